@@ -88,7 +88,7 @@ const DEVICES: [Found; 5] = [
 ];
 
 /// Worlds with devices, gangs and claims that pods share.
-const TOGETHER: [Found; 21] = [
+const TOGETHER: [Found; 22] = [
     (
         22_101,
         120,
@@ -235,6 +235,13 @@ const TOGETHER: [Found; 21] = [
         4,
         true,
         "a group that stood aside for another of its namespace was told of a queue with room that it can't take it",
+    ),
+    (
+        25_483,
+        200,
+        4,
+        true,
+        "an operator that was started anew did not know what a card that no node has any more is requested as, and let in who waited for it",
     ),
 ];
 

@@ -242,7 +242,10 @@ impl Cluster {
             self.card_meaning_changed(*card, now);
         }
         for (card, _) in after.iter().filter(|card| !before.contains(card)) {
-            self.cards.get_mut(*card).nodes.set(node, true, &self.nodes);
+            let nodes = &mut self.cards.get_mut(*card).nodes;
+            // Who waited since it could be what he asks for is looked at again.
+            self.version += u64::from(nodes.is_empty());
+            nodes.set(node, true, &self.nodes);
             self.card_meaning_changed(*card, now);
         }
         if before != after {

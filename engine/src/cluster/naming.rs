@@ -133,6 +133,13 @@ impl Cluster {
         cards
     }
 
+    /// The cards that a queue has a quota for and that no node has now. What they are requested as counts for nothing here, though it be
+    /// remembered: an operator that begins now can't know it, and would let in whom this one does not.
+    pub(crate) fn unseen_cards_of_queue(&self, queue: QueueId) -> Vec<CardId> {
+        let is_unseen = |card| self.card(card).is_none_or(|card| card.nodes.is_empty());
+        self.cards_of_queue(queue, is_unseen)
+    }
+
     /// Whether a queue has a quota for a card under the plugin in force: what is only deserved or guaranteed is none where
     /// what is not named is 0.
     fn limits_card(&self, queue: QueueId, card: CardId) -> bool {

@@ -201,6 +201,12 @@ pub(super) fn names_none(cluster: &Cluster, shape: &Shape) -> Result<bool, Reaso
     match shape.task.naming {
         Naming::Refused(reason) => Err(reason),
         Naming::ByQueue if shape.task.alternatives.is_empty() && strict => Err(Reason::NoCardQuota),
+        // Any of these may be what the pod asks for: limited in the resource alone, it would have for nothing what they are limited in.
+        Naming::ByQueue
+            if shape.task.alternatives.is_empty() && !cluster.unseen_cards_of_queue(shape.queue).is_empty() =>
+        {
+            Err(Reason::GetTaskRequestResourceFailed)
+        }
         Naming::Own | Naming::ByQueue => Ok(shape.task.alternatives.is_empty()),
     }
 }

@@ -19,6 +19,7 @@ use crate::decide::verdict::{alternatives_with_quota_ever, check_of, is_for, why
 use crate::decide::{census, cross_quota, fit, mgpu};
 use crate::names::CardId;
 use crate::reason::{About, Reason};
+use crate::task::Naming;
 
 /// What a pod is told that excludes all nodes.
 pub(super) const ALL_EXCLUDED: &str = "the pod excludes every node that has what it asks for";
@@ -203,6 +204,16 @@ fn list(cluster: &Cluster, cards: impl Iterator<Item = CardId>) -> String {
 fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
     if let Some(text) = &shape.task.unreadable {
         return text.to_string();
+    }
+    if shape.task.naming == Naming::ByQueue && shape.task.alternatives.is_empty() {
+        let unseen = cluster.unseen_cards_of_queue(shape.queue).into_iter();
+        return format!(
+            "queue {} has a quota for no card that {} stands for on any node, and no node has {}, which it may stand for; {}",
+            cluster.queue(shape.queue).name,
+            requested_cards(cluster, shape),
+            names(cluster, unseen).join(" or "),
+            cards_to_name(cluster, shape, &[])
+        );
     }
     let unknown: Vec<_> = names(
         cluster,

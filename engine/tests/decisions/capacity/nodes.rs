@@ -3,8 +3,8 @@
 use engine::amounts::Dimension;
 use engine::decide::Action;
 
-use super::{admitted, plain, worker, workers};
-use crate::world::{World, capacity, node};
+use super::{admitted, cluster, plain, worker, workers};
+use crate::world::{GPU, World, capacity, node, pod};
 
 fn total(world: &World) -> i128 {
     let card = world.cluster.names().known_card("A").unwrap();
@@ -104,4 +104,22 @@ fn nothing_is_taken_back_on_a_lost_node_for_what_the_cluster_lacks() {
     let uids: Vec<_> = eviction.victims.iter().map(|victim| &*victim.pod.uid).collect();
     assert_eq!(uids.len(), 1, "{uids:?}");
     assert!(("a-0"..="a-3").contains(&uids[0]), "{uids:?} runs on the lost node");
+}
+
+/// Found by the simulator (seed 25483): who began to decide then let it in, limited in the resource alone.
+#[test]
+fn who_says_no_card_waits_for_the_one_that_its_queue_names_and_no_node_has_whether_that_was_ever_seen_or_not() {
+    for was_seen in [true, false] {
+        let mut world = cluster(8, "");
+        let other = node("n2").cards("B", 1);
+        if was_seen {
+            world.node(&other);
+            world.remove_node("n2", world.now);
+        }
+        world.queue(&plain("vision").quota(r#"{"B": 1}"#));
+        world.pod(&pod("p").queue("vision").requests(GPU, "1"));
+        assert_eq!(world.admit_names(), [""; 0], "seen: {was_seen}");
+        world.node(&other);
+        assert_eq!(world.admit_names(), ["p"], "seen: {was_seen}");
+    }
 }
