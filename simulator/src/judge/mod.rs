@@ -210,7 +210,8 @@ impl Judge {
         let since = earlier(write.at, self.lag);
         let finding = self.judge(write, since);
         let finding = finding.and(self.kept.hear(write, &self.stored, since));
-        let changes_terms = stored::changes_terms(write);
+        // What an operator writes itself excuses it from nothing: it tells a group why it waits, and labels nodes, all the time.
+        let changes_terms = stored::changes_terms(write) && !is_operator(&write.who);
         let finding = finding.and(self.evictions.hear(write, &self.stored, changes_terms));
         let finding = finding.and(self.repeats.hear(write, changes_terms));
         self.in_vain.hear(write, &self.stored, changes_terms);

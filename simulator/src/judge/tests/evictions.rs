@@ -3,7 +3,7 @@ use serde_json::json;
 use super::super::evictions::{DESERVED, EQUALS, TURNS};
 use super::super::in_vain::RULE as IN_VAIN;
 use super::history::{History, key};
-use crate::objects::{EVENTS, PODS};
+use crate::objects::{EVENTS, POD_GROUPS, PODS};
 
 /// A queue, and pods of two controllers that run in turns, the first of which runs now.
 fn history() -> History {
@@ -65,6 +65,33 @@ fn two_that_evict_each_other_are_found_unless_something_changed() {
         evict(&mut history, "q-1", "p-2", 20);
         history.breaks_where(!something_changed, TURNS);
     }
+}
+
+/// A group that is told something.
+fn group(history: &mut History) {
+    history.create(&POD_GROUPS, json!({"metadata": {"namespace": "team", "name": "g"}}));
+}
+
+#[test]
+fn what_the_operator_writes_itself_excuses_no_turns() {
+    let mut history = history();
+    group(&mut history);
+    pod(&mut history, "q-1", 10);
+    evict(&mut history, "p-1", "q-1", 10);
+    pod(&mut history, "p-2", 0);
+    history.write_of_terms("g");
+    evict(&mut history, "q-1", "p-2", 20);
+    history.breaks(TURNS);
+}
+
+#[test]
+fn what_the_operator_writes_itself_excuses_no_eviction_in_vain() {
+    let mut history = history();
+    group(&mut history);
+    pod(&mut history, "q-1", 10);
+    evict(&mut history, "p-1", "q-1", 10);
+    history.write_of_terms("g");
+    assert_eq!(history.judge_evictions().unwrap_err().rule, IN_VAIN);
 }
 
 #[test]

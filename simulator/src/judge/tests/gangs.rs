@@ -66,6 +66,14 @@ fn where_queues_change_the_rest_may_have_no_room() {
 }
 
 #[test]
+fn what_the_operator_writes_itself_is_no_excuse() {
+    let mut history = history();
+    history.later(1);
+    history.write_of_terms("g");
+    assert_eq!(history.judge_gangs().unwrap_err().rule, RULE);
+}
+
+#[test]
 fn a_gang_needs_so_many_of_each_task() {
     let mut history = history();
     history.admit("q");

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::super::{Broken, Judge};
-use crate::objects::{CONFIG_MAPS, Key, LEASES, NODES, Objects, PODS, QUEUES, Resource};
+use crate::objects::{CONFIG_MAPS, Key, LEASES, NODES, Objects, POD_GROUPS, PODS, QUEUES, Resource};
 
 /// A world in which things happen one by one, and its judge.
 pub struct History {
@@ -132,6 +132,20 @@ impl History {
     pub fn admit(&mut self, name: &str) {
         self.lease("operator-0");
         self.change("operator-0", &PODS, name, admit);
+    }
+
+    /// `operator-0` labels the node, and tells a group why it waits.
+    pub fn write_of_terms(&mut self, group: &str) {
+        self.lease("operator-0");
+        let version = self.objects.version().to_string();
+        self.change("operator-0", &NODES, "n1", |node| {
+            node["metadata"]["labels"]["label"] = version.into();
+        });
+        self.change("operator-0", &POD_GROUPS, group, |group| {
+            let had = group["status"]["conditions"].as_array().map_or(0, Vec::len);
+            let told = |count| json!({"type": "Unschedulable", "status": count % 2 == 0, "reason": "QuotaExceeded"});
+            group["status"]["conditions"] = (0..=had).map(told).collect();
+        });
     }
 
     #[track_caller]

@@ -120,6 +120,16 @@ fn what_has_changed_is_told() {
 }
 
 #[test]
+fn what_the_operator_writes_itself_is_no_change() {
+    let mut history = history();
+    history.create(&POD_GROUPS, json!({"metadata": {"namespace": "team", "name": "g"}}));
+    tell(&mut history, 6, |history, _| history.write_of_terms("g"));
+    history.holds();
+    tell(&mut history, 1, |history, _| history.write_of_terms("g"));
+    history.breaks(RULE);
+}
+
+#[test]
 fn events_are_told_again_when_they_are_forgotten() {
     let mut history = history();
     say(&mut history, 12, 50 * 60);
