@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use crds::volcano::PodGroup;
 use engine::refs::{PodRef, WorkloadRef};
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -166,7 +168,11 @@ impl<K: Shown> Writing<K> {
 
     async fn patch_status(&mut self, record: &Record<K>) -> Result<(), (Left<K>, RequestError)> {
         self.requests += 1;
-        let patch = Patch::Merge(json!({ "status": record.status }));
+        // All of it: a merge would leave what is no longer said, such as the last device of a card.
+        let patch = Patch::Json::<()>(json_patch::Patch(vec![PatchOperation::Add(AddOperation {
+            path: PointerBuf::from_tokens(["status"]),
+            value: json!(record.status),
+        })]));
         let params = PatchParams::default();
         let request = self.api.patch_status(&self.name, &params, &patch);
         let patched = self.sender.write(Verb::Patch, K::WRITE, request).await;
