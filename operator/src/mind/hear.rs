@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::cluster::reclaims::EvictionOutcome;
 use engine::explain::refused_write;
 use engine::happening::Happening;
 use engine::refs::PodRef;
@@ -102,6 +103,9 @@ impl Mind {
                 let message =
                     format!("the pod may not be evicted: {why}; it keeps its quota, and that is tried again later");
                 self.say(&pod, Happening::EvictionRefused, message);
+                // As where nothing comes of an eviction that was allowed: the next one comes each time twice as much later.
+                let outcome = Outcome::Eviction(Arc::clone(&pod.uid), EvictionOutcome::Evicted);
+                self.cluster.outcome(&outcome, now);
             }
             Event::Evictions(eviction, outcomes) => {
                 self.under_way -= 1;

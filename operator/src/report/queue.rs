@@ -40,6 +40,8 @@ const USAGE_INTERVAL: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// The longest pause of who is refused: somebody's policy may refuse thousands, for hours.
+const LONGEST_OF_REFUSED: Duration = Duration::from_mins(10);
 
 /// What a write is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -90,6 +92,8 @@ pub(super) enum Outcome {
     Settled,
     /// It is to be tried again.
     Failed,
+    /// It is refused, and is to be tried again: somebody's policy may change.
+    Refused,
 }
 
 /// A place in the line: when the write may be made, and the order among equals.
@@ -240,10 +244,13 @@ impl WriteQueue {
                 slot.failures = 0;
                 again.map(|urgency| (urgency, slot.earliest(urgency, now)))
             }
-            Outcome::Failed => {
-                let pause = FIRST_PAUSE
-                    .saturating_mul(1 << slot.failures.min(16))
-                    .min(LONGEST_PAUSE);
+            Outcome::Failed | Outcome::Refused => {
+                let longest = if outcome == Outcome::Refused {
+                    LONGEST_OF_REFUSED
+                } else {
+                    LONGEST_PAUSE
+                };
+                let pause = FIRST_PAUSE.saturating_mul(1 << slot.failures.min(16)).min(longest);
                 slot.failures += 1;
                 let urgency = again.map_or(slot.urgency, |again| again.min(slot.urgency));
                 (!withdrawn).then_some((urgency, now + pause))
@@ -279,6 +286,11 @@ impl WriteQueue {
         self.slots
             .get(target)
             .is_some_and(|slot| slot.place.is_some() || slot.in_flight)
+    }
+
+    /// Whether the last write about `target` has failed.
+    pub(super) fn has_failed(&self, target: &Target) -> bool {
+        self.slots.get(target).is_some_and(|slot| slot.failures > 0)
     }
 
     fn line_up(&mut self, target: &Target, urgency: Urgency, not_before: Instant) {

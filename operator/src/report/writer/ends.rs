@@ -41,10 +41,10 @@ impl State {
                 self.queue.withdraw(&condition);
                 self.queue.withdraw(&event);
             }
-            // It would be refused again: the event says what it would have said.
+            // It would be refused again, until somebody's policy is another one: the event says meanwhile what it would have said.
             Err(error) if matches!(error.code(), Some(400 | 403 | 422)) && !error.is_for_who_asked() => {
                 tracing::warn!(%pod, %error, "the API server does not take the condition of a pod");
-                self.queue.done(&condition, Outcome::Settled, 1, now);
+                self.queue.done(&condition, Outcome::Refused, 1, now);
                 if self.messages.pod_event(uid).is_some() {
                     self.queue.offer(&event, Urgency::Event, now, now);
                 }
@@ -70,8 +70,9 @@ impl State {
             tracing::warn!(%group, problem, "can't write how far a group is, trying again later");
             let refused =
                 |error: &RequestError| matches!(error.code(), Some(400 | 403 | 422)) && !error.is_for_who_asked();
-            // Whoever waits for the phase is told that it won't come.
-            if result.as_ref().err().is_none_or(refused) {
+            // Whoever waits for the phase is told that it won't come, once.
+            let is_told = self.queue.has_failed(&Target::Group(Arc::clone(&group.uid)));
+            if !is_told && result.as_ref().err().is_none_or(refused) {
                 let event = Report::Event {
                     regarding: Box::new(group.reference()),
                     kind: EventKind::Warning,
