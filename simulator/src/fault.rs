@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::Dice;
 use crate::api::State;
-use crate::api::faults::{What, Whose};
+use crate::api::faults::{Forbidden, What, Whose};
 use crate::api::watch::End;
 use crate::objects::{
     DEVICE_CLASSES, JOBS, Key, LEASES, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, Resource, SLICES,
@@ -28,6 +28,8 @@ const LEASE: &str = "operator";
 pub enum Fault {
     /// Something befalls the next request of a kind.
     Request(Whose, What),
+    /// Writes of a kind are refused with this HTTP status for so long, as by a policy of somebody else's.
+    Forbid(Forbidden, u16, Duration),
     /// What is watched of a kind is told so much later from now on.
     Lag(&'static Resource, Duration),
     /// The watches on a kind end, or all.
@@ -72,11 +74,30 @@ impl Fault {
         }
     }
 
+    /// Draws what is refused for a while, as long as half an hour: for longer than the world takes to come to rest, or not.
+    pub fn draw_refusal(dice: &mut Dice) -> Self {
+        let kinds = [
+            Forbidden::Conditions,
+            Forbidden::Groups,
+            Forbidden::NodeLabels,
+            Forbidden::Evictions,
+            Forbidden::Reports,
+        ];
+        let kind = kinds[dice.random_range(0..kinds.len())];
+        let code = [403, 422, 500][dice.random_range(0..3)];
+        let most = [60, 600, 1_800][dice.random_range(0..3)];
+        Self::Forbid(kind, code, Duration::from_secs(dice.random_range(1..most)))
+    }
+
     /// Lets it happen; returns what time it is then.
     pub fn take(&self, now: Timestamp, state: &mut State, seats: &mut [Seat]) -> Timestamp {
         let after = |time: Duration| now.checked_add(time).unwrap_or(now);
         match *self {
             Self::Request(whose, what) => state.faults.plan(whose, what),
+            Self::Forbid(what, code, time) => {
+                let until = state.objects.age + time;
+                state.faults.forbid(what, code, until);
+            }
             Self::Lag(resource, by) => state.faults.lag(resource, by),
             Self::Watch(resource, end) => state.end_watches(resource, end),
             Self::Silence(resource) => state.silence_watches(resource),

@@ -1,23 +1,24 @@
 //! One run: a world, operators and faults from one seed, step by step, judged after each.
 
+mod rest;
+
 use std::cell::RefCell;
 use std::sync::Once;
 use std::time::Duration;
 use std::{io, panic};
 
-use crds::keys::{CONFIG_MAP, NAMESPACE};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use rand::{RngExt as _, SeedableRng as _};
 
 use crate::Dice;
 use crate::api::Server;
 use crate::fault::Fault;
-use crate::judge::{Judge, Looked};
-use crate::objects::{CONFIG_MAPS, Key, Objects, PODS, Write};
+use crate::judge::Judge;
+use crate::objects::{Objects, Write};
 use crate::seat::Seat;
 use crate::tally::Tally;
 use crate::world::{self, World};
-use crate::writes::{decides, is_reminder, matters, stands_aside, tell};
+use crate::writes::tell;
 
 /// When every world begins.
 const BEGIN: i64 = 1_800_000_000;
@@ -27,24 +28,19 @@ const SLICE: Duration = Duration::from_millis(100);
 const QUIET_SLICE: Duration = Duration::from_secs(1);
 /// How many operators there are.
 const SEATS: usize = 2;
-/// For so long nothing must be written before the world counts as at rest: longer than anything that an operator does at
-/// intervals, and than deleted pods and groups without pods hold what they have.
-const REST: Duration = Duration::from_mins(12);
-/// After so long it has to be at rest: then somebody writes for ever. What is kept for groups that send nobody ends at ever longer
-/// intervals, up to an hour: where there are such groups, a shorter rest has to do then.
-const RESTLESS: Duration = Duration::from_hours(3);
-/// How long that is: longer than the numbers in a reason may be out of date.
-const SHORT_REST: Duration = Duration::from_mins(4);
-/// How long it is waited for.
-const SHORT_RESTLESS: Duration = Duration::from_hours(2);
-/// How long after the last fault an operator may still do what it had begun.
-const SETTLED: SignedDuration = SignedDuration::from_mins(15);
 /// How long what happens may take to reach an operator: while the API server can't be reached, and until a watch is found dead.
 const LAG: SignedDuration = SignedDuration::from_secs(100);
 /// The same where watches fall silent.
 const LONG_LAG: SignedDuration = SignedDuration::from_secs(400);
-/// How long an operator that is started anew has for everything that it does at the start.
-const FRESH: Duration = Duration::from_mins(3);
+/// Of a hundred worlds, in so many writes are refused for a while.
+const WITH_REFUSALS: u32 = 40;
+/// There, so many other things happen for each.
+const REFUSED: u32 = 60;
+/// What is drawn of a seed for that, so that everything else is drawn as it always was.
+const REFUSING: u64 = 0x4e0_5a1d;
+/// How long after the last fault, beyond what its consequences may be on their way, a gang may be cut in two: the time that another
+/// operator takes to lead, read everything, and let the rest in.
+const HEALS: SignedDuration = SignedDuration::from_secs(200);
 
 /// What is drawn.
 #[derive(Debug, Clone)]
@@ -57,6 +53,8 @@ pub struct Options {
     pub rests: bool,
     /// Whether there are devices that drivers publish, in some worlds.
     pub devices: bool,
+    /// Whether writes of some kind are refused for a while, in some worlds.
+    pub refusals: bool,
 }
 
 impl Default for Options {
@@ -66,6 +64,7 @@ impl Default for Options {
             faults: 4,
             rests: true,
             devices: true,
+            refusals: true,
         }
     }
 }
@@ -125,16 +124,28 @@ type Broken = (&'static str, String);
 /// Runs a seed.
 pub fn simulate(seed: u64, options: &Options) -> io::Result<Outcome> {
     let (mut run, mut dice) = Run::begin(seed, options);
+    let mut besides = Dice::seed_from_u64(seed ^ REFUSING);
+    let refuses = options.refusals && besides.random_range(0..100) < WITH_REFUSALS;
     let mut history = Vec::new();
     for _ in 0..options.steps {
-        let step = run.draw(&mut dice, options);
-        history.push(step.clone());
-        if let Some(broken) = run.take(&step)? {
-            return Ok(run.end(history, Some(broken)));
+        let refusal = (refuses && besides.random_range(0..REFUSED) == 0).then(|| refusal(&mut besides));
+        for step in refusal.into_iter().chain([run.draw(&mut dice, options)]) {
+            history.push(step.clone());
+            if let Some(broken) = run.take(&step)? {
+                return Ok(run.end(history, Some(broken)));
+            }
         }
     }
     let broken = if options.rests { run.rest()? } else { None };
     Ok(run.end(history, broken))
+}
+
+/// Something is refused for a while, and everything else goes on at once.
+fn refusal(dice: &mut Dice) -> Step {
+    Step {
+        what: Happening::Fault(Fault::draw_refusal(dice)),
+        pause: Duration::ZERO,
+    }
 }
 
 /// Takes these steps in the world of a seed.
@@ -175,13 +186,14 @@ impl Run {
         let seats = (0..SEATS).map(|number| Seat::new(name(number), server.clone(), now));
         let seats = seats.collect();
         let patience = seed % 4 == 3;
+        let lag = if patience { LONG_LAG } else { LAG };
         let run = Self {
             patience,
             now,
             world,
             server,
             seats,
-            judge: Judge::new().lag(if patience { LONG_LAG } else { LAG }),
+            judge: Judge::new().lag(lag).heal_within(lag + HEALS),
             tally: Tally::default(),
         };
         (run, dice)
@@ -225,6 +237,9 @@ impl Run {
             self.seats.iter_mut().for_each(|seat| seat.jump(by));
         }
         self.now = now;
+        if matches!(step.what, Happening::Fault(_)) {
+            self.judge.disturb(now);
+        }
         {
             let mut state = self.server.state();
             state.objects.now = now;
@@ -262,119 +277,6 @@ impl Run {
             state.wake();
         }
         Ok(())
-    }
-
-    /// Ends all faults, lets everybody do what is left to do, and judges what is there then; and again after another operator
-    /// has looked at it.
-    fn rest(&mut self) -> io::Result<Option<Broken>> {
-        self.server.state().faults.end();
-        for seat in &mut self.seats {
-            seat.thaw(self.now);
-        }
-        let begin = self.now;
-        self.mend_configuration();
-        let (mut last_change, mut last_writes) = (self.now, Vec::new());
-        let (mut rest, mut restless) = (REST, RESTLESS);
-        // The newest version of which nobody in the world had anything left to do: no clock gives them anything.
-        let mut settled = None;
-        while self.now.duration_since(last_change).unsigned_abs() < rest {
-            let before = self.server.state().objects.version();
-            {
-                let mut state = self.server.state();
-                let is_new = |version| state.objects.writes_after(version).iter().any(matters);
-                if settled.is_none_or(is_new) {
-                    let has_changed = self.world.come_to_rest(&mut state.objects);
-                    settled = (!has_changed).then(|| state.objects.version());
-                }
-                state.wake();
-            }
-            self.pass(Duration::from_secs(10), QUIET_SLICE)?;
-            if let Some(broken) = self.judge() {
-                return Ok(Some(broken));
-            }
-            let state = self.server.state();
-            let writes = state.objects.writes_after(before);
-            let matters = |write: &&Write| matters(write) && !is_reminder(write, state.objects.writes_after(0));
-            if writes.iter().any(|write| matters(&write)) || state.faults.is_something_on_its_way() {
-                last_change = self.now;
-                last_writes = writes.iter().filter(matters).take(5).map(tell).collect();
-            }
-            if self.now.duration_since(begin).unsigned_abs() > restless {
-                let all = state.objects.writes_after(0);
-                let since = begin.checked_add(SETTLED).unwrap_or(begin);
-                let writes = &all[all.partition_point(|write| write.at < since)..];
-                let in_vain = match self.judge.kept_in_vain(writes, self.now) {
-                    Ok(in_vain) => in_vain,
-                    Err(broken) => return Ok(Some((broken.rule, broken.what))),
-                };
-                let is_in_vain = in_vain > 0 || self.judge.is_kept_unseen(self.now);
-                if !is_in_vain || rest < REST {
-                    return Ok(Some(("an unchanged world gets no writes", last_writes.join("; "))));
-                }
-                rest = SHORT_REST;
-                restless += SHORT_RESTLESS;
-            }
-        }
-        let judged = self.judge.at_rest(self.server.state().objects.now);
-        self.tally.rested += 1;
-        match judged {
-            Ok(Looked::AtAll) => self.tally.judged += 1,
-            Ok(Looked::AtWhatIsKept) => {}
-            Err(broken) => return Ok(Some((broken.rule, broken.what))),
-        }
-        let is_anybody_aside = || {
-            self.server
-                .state()
-                .objects
-                .list(&PODS)
-                .any(|(_, pod)| stands_aside(pod))
-        };
-        if rest < REST || is_anybody_aside() || self.judge.is_account_unseen(self.now) {
-            return Ok(None);
-        }
-        let before = self.server.state().objects.version();
-        // Whoever knows less than the one before lets others in, and takes others back for them.
-        let knows_less = self.judge.is_more_known_than_seen(self.now);
-        for seat in &mut self.seats {
-            seat.crash(self.now, Duration::ZERO);
-        }
-        self.pass(FRESH, QUIET_SLICE)?;
-        if let Some(broken) = self.judge() {
-            return Ok(Some(broken));
-        }
-        let state = self.server.state();
-        let decided = state.objects.writes_after(before).iter().filter(|write| decides(write));
-        let written: Vec<_> = decided.map(tell).collect();
-        if knows_less {
-            Ok(None)
-        } else if written.is_empty() {
-            self.tally.begun_anew += 1;
-            Ok(None)
-        } else {
-            Ok(Some((
-                "an operator that is started anew decides nothing else",
-                written.join("; "),
-            )))
-        }
-    }
-
-    /// Somebody writes back the last configuration that could be read.
-    fn mend_configuration(&mut self) {
-        // What was written last may not have been looked at.
-        let Ok(()) = self.judge.after_step(&self.server.state().objects) else {
-            return;
-        };
-        let state = &mut *self.server.state();
-        let key = Key::new(NAMESPACE, CONFIG_MAP);
-        if let (Some(sound), Some(now)) = (self.judge.configuration(), state.objects.get(&CONFIG_MAPS, &key))
-            && sound["data"] != now["data"]
-        {
-            let written = state.objects.change(&"admin".into(), &CONFIG_MAPS, &key, |map| {
-                map["data"] = sound["data"].clone();
-                Ok(())
-            });
-            debug_assert!(written.is_ok(), "what was stored once can be stored again");
-        }
     }
 
     fn end(self, history: Vec<Step>, broken: Option<Broken>) -> Outcome {

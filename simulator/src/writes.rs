@@ -1,11 +1,12 @@
 //! What single writes mean for a world that comes to rest, and how they are shown.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::Value;
 
-use crate::objects::{EVENTS, JOBS, LEASES, PODS, Write};
+use crate::objects::{EVENTS, JOBS, LEASES, POD_GROUPS, PODS, Write};
 
 /// After how long whoever waits is told again what they were told: API servers forget events.
 const REMINDED: SignedDuration = SignedDuration::from_mins(45);
@@ -36,21 +37,47 @@ fn said(event: &Value) -> [&Value; 3] {
 /// What those are told who stand aside for a time of which another operator knows nothing.
 const ASIDE: [&str; 3] = ["ReservationTimeout", "InqueueTimeout", "RefusedByAPIServer"];
 
-/// Whether a pod stands aside.
-pub fn stands_aside(pod: &Value) -> bool {
-    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+/// Whether a pod or a group stands aside.
+pub fn stands_aside(object: &Value) -> bool {
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
     conditions.any(|told| told["reason"].as_str().is_some_and(|reason| ASIDE.contains(&reason)))
 }
 
-/// Whether a write lets somebody in, or takes somebody back.
+/// Whether a write lets somebody in, or takes somebody back: pods, Jobs, and groups into their queues.
 pub fn decides(write: &Write) -> bool {
     let Some(after) = &write.after else {
         return write.resource == &PODS;
     };
     let before = write.before.as_deref().unwrap_or(&Value::Null);
+    if write.resource == &POD_GROUPS {
+        let phase = |group: &Value| group["status"]["phase"].clone();
+        // Whose pods came later, and were refused as a whole, stays in its queue without anything being kept for it; whoever begins anew
+        // looks at both at once.
+        let keeps_nothing = phase(before) == "Inqueue" && is_refused(before);
+        return phase(before) != phase(after) && !keeps_nothing;
+    }
     (write.resource == &PODS || write.resource == &JOBS)
         && (before["spec"] != after["spec"]
             || after["metadata"]["deletionTimestamp"] != before["metadata"]["deletionTimestamp"])
+}
+
+/// The namespaces of which a group was let out of its queue again: for a time that grows, of which another operator knows nothing, queues keep
+/// nothing for their groups.
+pub fn set_aside(writes: &[Write]) -> BTreeSet<String> {
+    let phase = |group: &Option<Arc<Value>>| group.as_ref().map(|group| group["status"]["phase"].clone());
+    let is_let_out = |write: &&Write| {
+        let is_by_operator = write.resource == &POD_GROUPS && write.who.starts_with("operator");
+        let (was, is) = (phase(&write.before), phase(&write.after));
+        is_by_operator && was.is_some_and(|was| was == "Inqueue") && is.is_some_and(|is| is == "Pending")
+    };
+    let let_out = writes.iter().filter(is_let_out);
+    let_out.map(|write| write.key.namespace.clone()).collect()
+}
+
+/// Whether a group is told that it can't be let in.
+fn is_refused(group: &Value) -> bool {
+    let mut conditions = group["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|told| told["type"] == "Unschedulable" && told["status"] == "True")
 }
 
 /// A write in one line.

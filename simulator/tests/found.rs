@@ -340,6 +340,31 @@ const NO_QUEUE: [Found; 13] = [
     ),
 ];
 
+/// Worlds in which writes are refused for a while.
+const REFUSALS: [Found; 3] = [
+    (
+        50_008,
+        200,
+        4,
+        true,
+        "a pod whose condition was refused once was never told why it waits",
+    ),
+    (
+        50_027,
+        200,
+        4,
+        true,
+        "a pod that may not be evicted was told each half minute that it is evicted, and that it is not",
+    ),
+    (
+        50_046,
+        200,
+        4,
+        true,
+        "a group whose phase is refused was told so at each try",
+    ),
+];
+
 /// Bugs that were planted.
 const PLANTED: [Found; 6] = [
     (94, 100, 4, false, "what is kept for a workload is forgotten"),
@@ -353,25 +378,28 @@ const PLANTED: [Found; 6] = [
 /// Bugs that were planted, which show when the world is quiet.
 const PLANTED_AT_REST: [Found; 1] = [(17, 100, 4, true, "what mGPU pods held stays counted")];
 
+/// Runs these seeds of before there were devices, without them.
 fn run(found: &[Found]) -> anyhow::Result<()> {
-    run_with(found, false)
+    run_with(found, false, false)
 }
 
-/// Runs these seeds; those of before there were devices, without them.
-fn run_with(found: &[Found], devices: bool) -> anyhow::Result<()> {
+/// Runs these seeds, with what there was when they were found.
+fn run_with(found: &[Found], devices: bool, refusals: bool) -> anyhow::Result<()> {
     for (seed, steps, faults, rests, what) in found {
         let options = Options {
             steps: *steps,
             faults: *faults,
             rests: *rests,
             devices,
+            refusals,
         };
         if let Some(failure) = simulate(*seed, &options)?.failure {
             anyhow::bail!(
-                "{} does not hold: {}\nthis seed has found: {what}\ncargo simulate --seed {seed} --seeds 1 --steps {steps} --faults {faults}{}",
+                "{} does not hold: {}\nthis seed has found: {what}\ncargo simulate --seed {seed} --seeds 1 --steps {steps} --faults {faults}{}{}",
                 failure.rule,
                 failure.what,
                 if devices { "" } else { " --no-devices" },
+                if refusals { "" } else { " --no-refusals" },
             );
         }
     }
@@ -405,17 +433,22 @@ fn what_was_kept_beyond_the_room_there_is_is_given_to_others_after_a_restart() -
 
 #[test]
 fn worlds_with_devices_that_have_found_something_pass() -> anyhow::Result<()> {
-    run_with(&DEVICES, true)
+    run_with(&DEVICES, true, false)
 }
 
 #[test]
 fn worlds_with_gangs_and_shared_claims_that_have_found_something_pass() -> anyhow::Result<()> {
-    run_with(&TOGETHER, true)
+    run_with(&TOGETHER, true, false)
 }
 
 #[test]
 fn worlds_with_pods_in_no_queue_that_have_found_something_pass() -> anyhow::Result<()> {
-    run_with(&NO_QUEUE, true)
+    run_with(&NO_QUEUE, true, false)
+}
+
+#[test]
+fn worlds_in_which_writes_are_refused_that_have_found_something_pass() -> anyhow::Result<()> {
+    run_with(&REFUSALS, true, true)
 }
 
 #[test]

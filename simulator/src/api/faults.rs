@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::WAY;
 use super::asked::{Asked, Verb};
 use super::refused::Refused;
-use crate::objects::{LEASES, PODS, Resource};
+use crate::objects::{CARD_INVENTORIES, CARD_TYPES, CARD_USAGES, LEASES, NODES, POD_GROUPS, PODS, Resource};
 
 /// Whom a fault befalls: the first request that fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,21 @@ pub enum What {
     SlowThere(Duration),
     /// It is done at once, and the answer takes so long.
     SlowBack(Duration),
+}
+
+/// What somebody's policy forbids for a while, in one namespace or in all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Forbidden {
+    /// To tell pods why they wait.
+    Conditions,
+    /// To write how far groups are.
+    Groups,
+    /// To label nodes.
+    NodeLabels,
+    /// To evict pods.
+    Evictions,
+    /// To show what queues, nodes and cards have.
+    Reports,
 }
 
 /// What becomes of one request, and how long its messages take besides.
@@ -89,6 +104,8 @@ pub struct Faults {
     planned: Vec<(Whose, What)>,
     /// What was sent, and arrives later.
     on_their_way: Vec<Late>,
+    /// What is refused, with which HTTP status, and how old the world is when that ends.
+    forbidden: BTreeMap<Forbidden, (u16, Duration)>,
     /// Until when nobody reaches the API server.
     down_until: Option<Timestamp>,
     /// How late what is watched is told, by kind.
@@ -118,7 +135,23 @@ impl Faults {
         self.forgotten = version;
     }
 
-    /// Nothing goes wrong any more. What was sent arrives all the same.
+    /// Whatever is of this kind is refused with this HTTP status, until the world is so old.
+    pub fn forbid(&mut self, what: Forbidden, code: u16, until: Duration) {
+        self.forbidden.insert(what, (code, until));
+    }
+
+    /// What is refused at this age of the world.
+    pub fn forbidden(&self, age: Duration) -> impl Iterator<Item = Forbidden> + '_ {
+        let lasting = self.forbidden.iter().filter(move |(_, (_, until))| *until > age);
+        lasting.map(|(what, _)| *what)
+    }
+
+    /// Nothing is refused for a while any more.
+    pub fn allow_all(&mut self) {
+        self.forbidden.clear();
+    }
+
+    /// Nothing goes wrong any more, but what is refused for a while. What was sent arrives all the same.
     pub fn end(&mut self) {
         self.planned.clear();
         self.down_until = None;
@@ -136,8 +169,14 @@ impl Faults {
     }
 
     /// Decides what becomes of a request.
-    pub(super) fn befall(&mut self, who: &str, asked: &Asked) -> Fate {
+    pub(super) fn befall(&mut self, who: &str, asked: &Asked, age: Duration) -> Fate {
         let answered = |there, back| Fate::Answered { there, back };
+        let mut forbidden = self.forbidden.iter().filter(|(_, (_, until))| *until > age);
+        if who.starts_with("operator")
+            && let Some((_, (code, _))) = forbidden.find(|(what, _)| what.fits(asked))
+        {
+            return Fate::Refused { code: *code };
+        }
         // Only operators have bad luck.
         let fits = |(whose, _): &(Whose, What)| who.starts_with("operator") && whose.fits(asked);
         let Some(place) = self.planned.iter().position(fits) else {
@@ -160,6 +199,20 @@ impl Faults {
         let (arriving, others) = std::mem::take(&mut self.on_their_way).into_iter().partition(which);
         self.on_their_way = others;
         arriving
+    }
+}
+
+impl Forbidden {
+    fn fits(self, asked: &Asked) -> bool {
+        let resource = asked.resource;
+        let is_it = match self {
+            Self::Conditions => Whose::Condition.fits(asked),
+            Self::Groups => resource == &POD_GROUPS,
+            Self::NodeLabels => resource == &NODES,
+            Self::Evictions => Whose::Eviction.fits(asked),
+            Self::Reports => [&CARD_INVENTORIES, &CARD_TYPES, &CARD_USAGES].contains(&resource),
+        };
+        is_it && asked.verb.writes()
     }
 }
 

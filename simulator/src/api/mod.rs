@@ -2,6 +2,7 @@
 //! [fault](faults) befalls the request.
 
 pub mod asked;
+pub mod attempts;
 mod check;
 pub mod faults;
 mod merge;
@@ -28,6 +29,7 @@ use tower::{BoxError, Layer as _};
 
 use crate::objects::{LEASES, Objects};
 use asked::{Asked, Verb};
+use attempts::Attempt;
 use faults::{Fate, Faults, Late};
 use refused::Refused;
 use texts::Texts;
@@ -43,6 +45,8 @@ pub struct State {
     pub objects: Objects,
     /// What goes wrong.
     pub faults: Faults,
+    /// Requests to write that have changed nothing, oldest first.
+    pub attempts: Vec<Attempt>,
     watches: Watches,
     texts: Texts,
 }
@@ -65,6 +69,13 @@ impl State {
         self.carry_out(|late| who(&late.who));
     }
 
+    fn note_attempt(&mut self, who: &Arc<str>, asked: &Asked, code: u16) {
+        if asked.verb.writes() {
+            self.attempts
+                .push(attempts::attempt(who, self.objects.age, asked, code));
+        }
+    }
+
     fn carry_out(&mut self, which: impl Fn(&Late) -> bool) {
         for late in self.faults.arriving(which) {
             self.objects.sent = Some(late.sent);
@@ -81,6 +92,7 @@ impl Server {
         Self(Arc::new(Mutex::new(State {
             objects,
             faults: Faults::default(),
+            attempts: Vec::new(),
             watches: Watches::default(),
             texts: Texts::default(),
         })))
@@ -113,7 +125,7 @@ impl Server {
         let (fate, sent) = {
             let state = &mut *self.state();
             state.objects.pass_until(clock::now());
-            (state.faults.befall(who, &asked), state.objects.age)
+            (state.faults.befall(who, &asked, state.objects.age), state.objects.age)
         };
         sleep(fate.way_there()).await;
         let answer = {
@@ -130,7 +142,10 @@ impl Server {
             }
             state.objects.sent = Some(sent);
             let answer = match fate {
-                Fate::Refused { code, .. } => Some(Ok(say_no(&faults::refusal(code)))),
+                Fate::Refused { code, .. } => {
+                    state.note_attempt(who, &asked, code);
+                    Some(Ok(say_no(&faults::refusal(code))))
+                }
                 Fate::Late { by, .. } => {
                     let (who, due) = (Arc::clone(who), state.objects.age + by);
                     state.faults.delay(Late { who, asked, sent, due });
@@ -144,7 +159,12 @@ impl Server {
                 }
                 Fate::Answered { .. } if asked.verb == Verb::Watch => Some(Ok(watch::open(self, state, who, &asked))),
                 Fate::Answered { .. } => {
+                    let before = state.objects.version();
                     let answered = verbs::answer(state, who, &asked);
+                    if state.objects.version() == before {
+                        let code = answered.as_ref().map_or_else(|no| no.code, |yes| yes.status().as_u16());
+                        state.note_attempt(who, &asked, code);
+                    }
                     if asked.verb.writes() {
                         state.wake();
                     }

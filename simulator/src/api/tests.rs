@@ -207,3 +207,25 @@ async fn what_is_not_answered_is_done_all_the_same() {
     state.arrive();
     assert!(state.objects.get(&CONFIG_MAPS, &Key::new("team", "late")).is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_forbidden_is_refused_to_operators_until_it_is_allowed_again() {
+    use faults::Forbidden;
+    let server = server();
+    add_pod(&server, "p", |_| {});
+    let condition = Patch::Merge(json!({"status": {"conditions": [{"type": "a", "status": "True"}]}}));
+    let write = async |who: &str| {
+        let pods: Api<Pod> = Api::namespaced(server.client(who), "team");
+        pods.patch_status("p", &PatchParams::default(), &condition).await
+    };
+    write("kubelet").await.unwrap();
+    let until = server.state().objects.age + Duration::from_secs(10);
+    server.state().faults.forbid(Forbidden::Conditions, 422, until);
+    for _ in 0..2 {
+        assert_eq!(refused(write("operator-0").await).code, 422);
+    }
+    assert_eq!(server.state().attempts.len(), 2, "what is refused is noted");
+    server.state().objects.age += Duration::from_secs(10);
+    write("operator-0").await.unwrap();
+    assert_eq!(server.state().attempts.len(), 3, "and so is what changes nothing");
+}

@@ -42,6 +42,9 @@ struct Cli {
     /// No devices that drivers publish, in any world: the worlds as they were before there were any
     #[arg(long)]
     no_devices: bool,
+    /// No writes that are refused for a while, in any world: the worlds as they were before there were any
+    #[arg(long)]
+    no_refusals: bool,
     /// How many worlds at once; as many as there are processors if not given
     #[arg(long, short)]
     jobs: Option<NonZero<usize>>,
@@ -68,6 +71,7 @@ fn main() -> anyhow::Result<ExitCode> {
         faults: cli.faults,
         rests: true,
         devices: !cli.no_devices,
+        refusals: !cli.no_refusals,
     };
     let begin = Instant::now();
     let mut tally = Tally::default();

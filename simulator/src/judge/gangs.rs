@@ -1,6 +1,7 @@
 //! No gang stays cut in two: once all is quiet, of a group whose pods are let in together as many are in as it needs, or none.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crds::keys::{GROUP_NAME, TASK_SPEC};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -23,6 +24,11 @@ pub struct Gangs {
     disturbed: BTreeMap<Key, Timestamp>,
     /// How long a gang may be cut in two while much is on its way; nobody asks where none.
     most: Option<SignedDuration>,
+    /// Whether others take gangs apart, and much goes wrong: then a gang may be cut in two for what is an excuse at rest, and the time
+    /// counts from [`Self::undisturbed`] on.
+    is_disturbed: bool,
+    /// Since when nothing has gone wrong, and nobody has changed what room there is.
+    undisturbed: Timestamp,
     /// Since when each is.
     cut: BTreeMap<Key, Timestamp>,
     /// The pods of each that were seen and are not gone, where that is asked.
@@ -40,11 +46,27 @@ impl Gangs {
         }
     }
 
+    /// Gangs that may be cut in two for so long after the last that went wrong.
+    pub fn heal_within(most: SignedDuration) -> Self {
+        Self {
+            is_disturbed: true,
+            ..Self::cut_at_most(most)
+        }
+    }
+
+    /// Something goes wrong.
+    pub fn disturb(&mut self, at: Timestamp) {
+        self.undisturbed = at;
+    }
+
     /// Looks at how long gangs have been cut in two, after a write was stored: some of their pods were let in, but fewer than they
     /// need.
     pub fn cut(&mut self, write: &Write, stored: &Stored) -> Finding {
         let Some(most) = self.most else { return Ok(()) };
         let object = write.after.as_ref().or(write.before.as_ref());
+        if self.is_disturbed && !is_operator(&write.who) && lets_run(write) {
+            self.undisturbed = write.at;
+        }
         if write.resource == &PODS
             && let Some(group) = object.and_then(|pod| pod["metadata"]["annotations"][GROUP_NAME].as_str())
         {
@@ -66,19 +88,27 @@ impl Gangs {
                 self.cut.remove(&group);
             }
         }
-        let late = self
-            .cut
-            .iter()
-            .find(|(_, since)| write.at.duration_since(**since) > most);
-        late.map_or(Ok(()), |(group, since)| {
-            broken(RULE, format!("group {group} has been since {since}"))
-        })
+        let is_late = |since: &Timestamp| write.at.duration_since((*since).max(self.undisturbed)) > most;
+        let mut late = self.cut.iter().filter(|(_, since)| is_late(since));
+        if !self.is_disturbed {
+            return late.next().map_or(Ok(()), |(group, since)| {
+                broken(RULE, format!("group {group} has been since {since}"))
+            });
+        }
+        let late: Vec<_> = late.map(|(group, _)| group.clone()).collect();
+        for group in late {
+            self.judge(&group, stored)?;
+            // What excuses it may be over some time.
+            self.cut.insert(group, write.at);
+        }
+        Ok(())
     }
 
     /// Looks at a write; `changes_terms` says whether it is about what quotas and room rest on.
     pub fn hear(&mut self, write: &Write, changes_terms: bool) {
         if changes_terms {
             self.changed = write.at;
+            self.undisturbed = write.at;
         }
         let Some(object) = write.after.as_ref().or(write.before.as_ref()) else {
             return;
@@ -108,40 +138,49 @@ impl Gangs {
     pub fn jump(&mut self, by: SignedDuration) {
         let times = self.admitted.values_mut().chain(self.disturbed.values_mut());
         times
-            .chain([&mut self.changed])
+            .chain(self.cut.values_mut())
+            .chain([&mut self.changed, &mut self.undisturbed])
             .for_each(|at| *at = at.checked_add(by).unwrap_or(Timestamp::MAX));
     }
 
     /// Judges all groups, when all is quiet.
     pub fn at_rest(&self, stored: &Stored) -> Finding {
-        let groups = stored.now.get(&POD_GROUPS).into_iter().flatten();
-        for (key, group) in groups {
-            let Some(admitted) = self.admitted.get(key) else {
-                continue;
-            };
-            let is_excused = *admitted <= self.changed || self.disturbed.get(key).is_some_and(|at| admitted <= at);
-            let least = group["spec"]["minMember"].as_u64().unwrap_or(0);
-            if is_excused || pods(stored, key).any(is_refused) {
-                continue;
-            }
-            for (task, least) in [(None, least)].into_iter().chain(tasks(group, least)) {
-                let is_its = |pod: &&Value| task.is_none_or(|task| is_of_task(pod, task));
-                let (held, let_in): (Vec<_>, Vec<_>) = pods(stored, key).filter(is_its).partition(|pod| is_held(pod));
-                let others = pods(stored, key).filter(|pod| !is_held(pod)).count();
-                if !held.is_empty() && others > 0 && (let_in.len() as u64) < least {
-                    let (held, let_in) = (held.len(), let_in.len());
-                    let of_task = task.map_or_else(String::new, |task| format!(" of task {task}"));
-                    return broken(
-                        RULE,
-                        format!(
-                            "of group {key}, which needs {least} pods{of_task}, {let_in} are let in, and {held} wait"
-                        ),
-                    );
-                }
+        let mut groups = stored.now.get(&POD_GROUPS).into_iter().flatten();
+        groups.try_for_each(|(key, _)| self.judge(key, stored))
+    }
+
+    /// Judges one group, as if there were nothing on its way.
+    fn judge(&self, key: &Key, stored: &Stored) -> Finding {
+        let group = stored.now.get(&POD_GROUPS).and_then(|groups| groups.get(key));
+        let (Some(group), Some(admitted)) = (group, self.admitted.get(key)) else {
+            return Ok(());
+        };
+        let is_excused = *admitted <= self.changed || self.disturbed.get(key).is_some_and(|at| admitted <= at);
+        let least = group["spec"]["minMember"].as_u64().unwrap_or(0);
+        if is_excused || pods(stored, key).any(is_refused) {
+            return Ok(());
+        }
+        for (task, least) in [(None, least)].into_iter().chain(tasks(group, least)) {
+            let is_its = |pod: &&Value| task.is_none_or(|task| is_of_task(pod, task));
+            let (held, let_in): (Vec<_>, Vec<_>) = pods(stored, key).filter(is_its).partition(|pod| is_held(pod));
+            let others = pods(stored, key).filter(|pod| !is_held(pod)).count();
+            if !held.is_empty() && others > 0 && (let_in.len() as u64) < least {
+                let (held, let_in) = (held.len(), let_in.len());
+                let of_task = task.map_or_else(String::new, |task| format!(" of task {task}"));
+                return broken(
+                    RULE,
+                    format!("of group {key}, which needs {least} pods{of_task}, {let_in} are let in, and {held} wait"),
+                );
             }
         }
         Ok(())
     }
+}
+
+/// Whether a write lets a pod run.
+fn lets_run(write: &Write) -> bool {
+    let runs = |pod: &Option<Arc<Value>>| pod.as_ref().is_some_and(|pod| !is_held(pod));
+    write.resource == &PODS && runs(&write.after) && !runs(&write.before)
 }
 
 fn pods<'a>(stored: &'a Stored, group: &'a Key) -> impl Iterator<Item = &'a Value> {

@@ -13,6 +13,7 @@
 
 mod admission;
 mod amounts;
+pub mod attempts;
 mod cards;
 mod claims;
 mod configuration;
@@ -50,6 +51,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use crate::api::faults::Forbidden;
 use crate::objects::{Objects, PODS, Write};
 use stored::Stored;
 use view::View;
@@ -163,6 +165,13 @@ impl Judge {
         self
     }
 
+    /// The same, of a world in which much goes wrong: no gang stays cut in two for longer than this after the last of it.
+    #[must_use]
+    pub fn heal_within(mut self, most: SignedDuration) -> Self {
+        self.gangs = gangs::Gangs::heal_within(most);
+        self
+    }
+
     /// The same, of a world whose rest is too short for reasons to be told anew: their numbers may be those of before.
     #[must_use]
     pub fn short_rest(mut self) -> Self {
@@ -181,6 +190,11 @@ impl Judge {
     /// An operator is started.
     pub fn started(&mut self, at: Timestamp) {
         self.starts.push_back(at);
+    }
+
+    /// Something goes wrong between an operator and the API server, or has gone wrong up to now.
+    pub fn disturb(&mut self, at: Timestamp) {
+        self.gangs.disturb(at);
     }
 
     /// The newest configuration that can be put in force.
@@ -234,18 +248,28 @@ impl Judge {
         Ok(())
     }
 
-    /// Looks at what is there when the world has fallen quiet: after all writes were looked at.
-    pub fn at_rest(&self, now: Timestamp) -> Result<Looked, Broken> {
+    /// Looks at what is there when the world has fallen quiet: after all writes were looked at. What is `forbidden` an operator can't do:
+    /// nothing is looked at that rests on it.
+    pub fn at_rest(&self, now: Timestamp, forbidden: &BTreeSet<Forbidden>) -> Result<Looked, Broken> {
+        let may = |what| !forbidden.contains(&what);
+        let may_tell = may(Forbidden::Conditions);
         self.kept.certain(now)?;
         let view = View::read(&self.stored.now, now, &BTreeSet::new());
         if view.is_some_and(|view| claims::is_charged_unseen(&view) || self.moved.hold(&view)) {
             return Ok(Looked::AtWhatIsKept);
         }
-        rest::judge(&self.stored, self.tells_anew.then_some(&self.kept), now)?;
-        together::judge(&self.stored, now)?;
+        if may_tell {
+            let tells_anew = self.tells_anew && may(Forbidden::Groups);
+            rest::judge(&self.stored, tells_anew.then_some(&self.kept), now)?;
+            together::judge(&self.stored, now)?;
+        }
         self.gangs.at_rest(&self.stored)?;
-        self.in_vain.at_rest(&self.stored)?;
-        shown::judge(&self.stored, now)?;
+        if may_tell && may(Forbidden::Evictions) {
+            self.in_vain.at_rest(&self.stored)?;
+        }
+        if may(Forbidden::Reports) {
+            shown::judge(&self.stored, now)?;
+        }
         Ok(Looked::AtAll)
     }
 

@@ -28,8 +28,8 @@ const FORGOTTEN: SignedDuration = SignedDuration::from_mins(45);
 /// Whoever keeps quota without being placed is told so after ever longer times, twice as long each (docs/rules.md, **What a gate
 /// changes**): what comes after so many times as long as the time before counts once, however often.
 const LONGER: f64 = 1.5;
-/// The reason that they are told.
-const UNPLACED: &str = "ReservationTimeout";
+/// The reasons that they are told.
+const UNPLACED: [&str; 2] = ["ReservationTimeout", "EvictionRefused"];
 
 /// An object, and what was written there.
 type Said = (&'static Resource, Key, String);
@@ -69,8 +69,8 @@ impl Repeats {
         } else {
             (write.key.clone(), without_times(after))
         };
-        let is_told_seldom =
-            write.resource == &EVENTS && after["reason"] == UNPLACED && after["regarding"]["kind"] == "Pod";
+        let is_unplaced = UNPLACED.iter().any(|reason| after["reason"] == *reason);
+        let is_told_seldom = write.resource == &EVENTS && is_unplaced && after["regarding"]["kind"] == "Pod";
         let of_object = self.objects.entry((write.resource, key.clone()));
         let at_all = once_more(of_object, write.at, is_told_seldom);
         let of_content = self.said.entry((write.resource, key, content));

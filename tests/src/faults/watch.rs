@@ -100,7 +100,7 @@ impl Watch {
             (unknown * 4 > known).then(|| format!("of {unknown} pods beside {known} nobody knows who let them in"));
         let broken = writes.iter().filter_map(|write| judge.hear(write).err());
         let broken: BTreeSet<_> = broken.map(tell).take(TOLD).collect();
-        let at_rest = judge.at_rest(Timestamp::now()).err().map(tell);
+        let at_rest = judge.at_rest(Timestamp::now(), &BTreeSet::new()).err().map(tell);
         broken.into_iter().chain(at_rest).chain(blind).collect()
     }
 }

@@ -49,6 +49,27 @@ fn a_gang_is_cut_in_two_for_no_longer_than_it_may() {
 }
 
 #[test]
+fn a_gang_is_not_cut_in_two_for_longer_than_it_takes_to_heal_after_the_last_fault() {
+    for (has_fault, excuse, breaks) in [(false, false, true), (true, false, false), (false, true, false)] {
+        let mut history = begun(History::new().heal_within(10));
+        history.holds();
+        history.later(8);
+        if has_fault {
+            history.disturb();
+        }
+        if excuse {
+            history.queue("b", 8, &json!({}));
+        }
+        history.later(5);
+        history.lease("operator-0");
+        history.breaks_where(breaks, RULE);
+        history.later(8);
+        history.lease("operator-0");
+        history.breaks_where(!excuse, RULE);
+    }
+}
+
+#[test]
 fn what_ends_afterwards_cuts_no_gang() {
     let mut history = history();
     history.admit("q");

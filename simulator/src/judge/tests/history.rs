@@ -1,5 +1,6 @@
 //! Small histories by hand.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crds::keys::{CARD_ASSIGNED, GATE, GROUP_NAME, NAMESPACE, QUEUE_NAME};
@@ -35,6 +36,18 @@ impl History {
     pub fn cut_at_most(mut self, seconds: i64) -> Self {
         self.judge = self.judge.cut_at_most(SignedDuration::from_secs(seconds));
         self
+    }
+
+    /// The same, where none may be so for longer after the last that went wrong.
+    #[must_use]
+    pub fn heal_within(mut self, seconds: i64) -> Self {
+        self.judge = self.judge.heal_within(SignedDuration::from_secs(seconds));
+        self
+    }
+
+    /// Something goes wrong.
+    pub fn disturb(&mut self) {
+        self.judge.disturb(self.objects.now);
     }
 
     pub fn create(&mut self, resource: &'static Resource, object: Value) {
@@ -161,7 +174,7 @@ impl History {
     #[track_caller]
     pub fn judge_at_rest(&mut self) -> Result<(), Broken> {
         self.holds();
-        self.judge.at_rest(self.objects.now).map(drop)
+        self.judge.at_rest(self.objects.now, &BTreeSet::new()).map(drop)
     }
 
     #[track_caller]

@@ -1,5 +1,6 @@
 //! For every rule a history that keeps it, and one that breaks it.
 
+mod attempts;
 mod claims;
 mod cross_quota;
 mod evictions;

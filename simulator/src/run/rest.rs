@@ -1,0 +1,184 @@
+//! The end of a run: the world comes to rest, and is judged then; and once more after other operators have begun anew.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::time::Duration;
+
+use crds::keys::{CONFIG_MAP, NAMESPACE};
+use k8s_openapi::jiff::SignedDuration;
+
+use super::{Broken, QUIET_SLICE, Run};
+use crate::api::faults::Forbidden;
+use crate::judge::{Looked, attempts};
+use crate::objects::{CONFIG_MAPS, Key, POD_GROUPS, PODS, Write};
+use crate::writes::{decides, is_reminder, matters, set_aside, stands_aside, tell};
+
+/// For so long nothing must be written before the world counts as at rest: longer than anything that an operator does at
+/// intervals, and than deleted pods and groups without pods hold what they have.
+const REST: Duration = Duration::from_mins(12);
+/// After so long it has to be at rest: then somebody writes for ever. What is kept for groups that send nobody ends at ever longer
+/// intervals, up to an hour: where there are such groups, a shorter rest has to do then.
+const RESTLESS: Duration = Duration::from_hours(3);
+/// How long that is: longer than the numbers in a reason may be out of date.
+const SHORT_REST: Duration = Duration::from_mins(4);
+/// How long it is waited for.
+const SHORT_RESTLESS: Duration = Duration::from_hours(2);
+/// How long after the last fault an operator may still do what it had begun.
+const SETTLED: SignedDuration = SignedDuration::from_mins(15);
+/// How long an operator that is started anew has for everything that it does at the start.
+const FRESH: Duration = Duration::from_mins(3);
+
+impl Run {
+    /// Ends all faults, lets everybody do what is left to do, and judges what is there then; and again after other operators
+    /// have looked at it.
+    pub(super) fn rest(&mut self) -> io::Result<Option<Broken>> {
+        self.server.state().faults.end();
+        for seat in &mut self.seats {
+            seat.thaw(self.now);
+        }
+        self.judge.disturb(self.now);
+        self.mend_configuration();
+        let rest = match self.come_to_rest(REST)? {
+            Ok(rest) => rest,
+            Err(broken) => return Ok(Some(broken)),
+        };
+        self.tally.rested += 1;
+        if let Err(broken) = self.not_asked_again(rest) {
+            return Ok(Some(broken));
+        }
+        let (now, forbidden) = {
+            let state = self.server.state();
+            (state.objects.now, state.faults.forbidden(state.objects.age).collect())
+        };
+        match self.judge.at_rest(now, &forbidden) {
+            Ok(Looked::AtAll) => self.tally.judged += 1,
+            Ok(Looked::AtWhatIsKept) => {}
+            Err(broken) => return Ok(Some((broken.rule, broken.what))),
+        }
+        let is_anybody_aside = || {
+            let state = self.server.state();
+            let mut all = state.objects.list(&PODS).chain(state.objects.list(&POD_GROUPS));
+            all.any(|(_, object)| stands_aside(object))
+        };
+        // Whoever knows less than the one before lets others in, and takes others back for them.
+        let is_seen = !forbidden.contains(&Forbidden::Conditions) && !forbidden.contains(&Forbidden::Groups);
+        let is_as_before = rest == REST
+            && is_seen
+            && !is_anybody_aside()
+            && !self.judge.is_account_unseen(self.now)
+            && !self.judge.is_more_known_than_seen(self.now);
+        let before = self.server.state().objects.version();
+        for seat in &mut self.seats {
+            seat.crash(self.now, Duration::ZERO);
+        }
+        self.pass(FRESH, QUIET_SLICE)?;
+        if let Some(broken) = self.judge() {
+            return Ok(Some(broken));
+        }
+        if is_as_before {
+            let state = self.server.state();
+            let aside = set_aside(state.objects.writes_after(0));
+            let knows = |write: &&Write| write.resource != &POD_GROUPS || !aside.contains(&write.key.namespace);
+            let written = state.objects.writes_after(before).iter();
+            let decided = written.filter(|write| decides(write)).filter(knows);
+            let written: Vec<_> = decided.map(tell).collect();
+            if !written.is_empty() {
+                let rule = "an operator that is started anew decides nothing else";
+                return Ok(Some((rule, written.join("; "))));
+            }
+            self.tally.begun_anew += 1;
+        }
+        self.server.state().faults.allow_all();
+        let rest = match self.come_to_rest(SHORT_REST)? {
+            Ok(rest) => rest,
+            Err(broken) => return Ok(Some(broken)),
+        };
+        if let Err(broken) = self.not_asked_again(rest) {
+            return Ok(Some(broken));
+        }
+        let now = self.server.state().objects.now;
+        let judged = self.judge.at_rest(now, &BTreeSet::new());
+        Ok(judged.err().map(|broken| (broken.rule, broken.what)))
+    }
+
+    /// Judges what was asked and changed nothing, in a world that has rested for so long.
+    fn not_asked_again(&self, rest: Duration) -> Result<(), Broken> {
+        let state = self.server.state();
+        let now = state.objects.age;
+        let judged = attempts::judge(&state.attempts, now.saturating_sub(rest), now);
+        judged.map_err(|broken| (broken.rule, broken.what))
+    }
+
+    /// Lets everybody do what is left to do, until for so long nothing is written; or for a shorter time, which it returns, where
+    /// something is kept in vain again and again.
+    fn come_to_rest(&mut self, mut rest: Duration) -> io::Result<Result<Duration, Broken>> {
+        let begin = self.now;
+        let (mut last_change, mut last_writes) = (self.now, Vec::new());
+        let (mut is_shortened, mut restless) = (false, RESTLESS);
+        // The newest version of which nobody in the world had anything left to do: no clock gives them anything.
+        let mut settled = None;
+        while self.now.duration_since(last_change).unsigned_abs() < rest {
+            let (before, age) = {
+                let objects = &self.server.state().objects;
+                (objects.version(), objects.age)
+            };
+            {
+                let mut state = self.server.state();
+                let is_new = |version| state.objects.writes_after(version).iter().any(matters);
+                if settled.is_none_or(is_new) {
+                    let has_changed = self.world.come_to_rest(&mut state.objects);
+                    settled = (!has_changed).then(|| state.objects.version());
+                }
+                state.wake();
+            }
+            self.pass(Duration::from_secs(10), QUIET_SLICE)?;
+            if let Some(broken) = self.judge() {
+                return Ok(Err(broken));
+            }
+            let state = self.server.state();
+            let writes = state.objects.writes_after(before);
+            let matters = |write: &&Write| matters(write) && !is_reminder(write, state.objects.writes_after(0));
+            let faults = &state.faults;
+            let is_allowed_again = faults.forbidden(age).count() > faults.forbidden(state.objects.age).count();
+            if writes.iter().any(|write| matters(&write)) || faults.is_something_on_its_way() || is_allowed_again {
+                last_change = self.now;
+                last_writes = writes.iter().filter(matters).take(5).map(tell).collect();
+            }
+            if self.now.duration_since(begin).unsigned_abs() > restless {
+                let all = state.objects.writes_after(0);
+                let since = begin.checked_add(SETTLED).unwrap_or(begin);
+                let writes = &all[all.partition_point(|write| write.at < since)..];
+                let in_vain = match self.judge.kept_in_vain(writes, self.now) {
+                    Ok(in_vain) => in_vain,
+                    Err(broken) => return Ok(Err((broken.rule, broken.what))),
+                };
+                let is_in_vain = in_vain > 0 || self.judge.is_kept_unseen(self.now);
+                if !is_in_vain || is_shortened {
+                    return Ok(Err(("an unchanged world gets no writes", last_writes.join("; "))));
+                }
+                (rest, is_shortened) = (SHORT_REST, true);
+                restless += SHORT_RESTLESS;
+            }
+        }
+        Ok(Ok(rest))
+    }
+
+    /// Somebody writes back the last configuration that could be read.
+    fn mend_configuration(&mut self) {
+        // What was written last may not have been looked at.
+        let Ok(()) = self.judge.after_step(&self.server.state().objects) else {
+            return;
+        };
+        let state = &mut *self.server.state();
+        let key = Key::new(NAMESPACE, CONFIG_MAP);
+        if let (Some(sound), Some(now)) = (self.judge.configuration(), state.objects.get(&CONFIG_MAPS, &key))
+            && sound["data"] != now["data"]
+        {
+            let written = state.objects.change(&"admin".into(), &CONFIG_MAPS, &key, |map| {
+                map["data"] = sound["data"].clone();
+                Ok(())
+            });
+            debug_assert!(written.is_ok(), "what was stored once can be stored again");
+        }
+    }
+}
