@@ -12,6 +12,7 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use crate::Dice;
 use crate::api::Server;
+use crate::api::faults::Forbidden;
 use crate::fault::Fault;
 use crate::judge::Judge;
 use crate::objects::{Objects, Write};
@@ -239,6 +240,10 @@ impl Run {
         self.now = now;
         if matches!(step.what, Happening::Fault(_)) {
             self.judge.disturb(now);
+        }
+        if let Happening::Fault(Fault::Forbid(Forbidden::Groups, _, time)) = step.what {
+            let age = self.server.state().objects.age;
+            self.judge.phases_are_refused(age.saturating_add(time));
         }
         {
             let mut state = self.server.state();

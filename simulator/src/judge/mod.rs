@@ -47,6 +47,7 @@ mod workloads;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -121,6 +122,8 @@ pub struct Judge {
     in_vain: in_vain::InVain,
     repeats: repeats::Repeats,
     kept: kept::Kept,
+    /// At which age of the world the phases of groups are shown in time again, by which it is judged what is kept.
+    phases_late_until: Duration,
     moved: moved::Moved,
     /// When operators were started, which is not known of yet.
     starts: VecDeque<Timestamp>,
@@ -146,6 +149,7 @@ impl Judge {
             in_vain: in_vain::InVain::default(),
             repeats: repeats::Repeats::default(),
             kept: kept::Kept::default(),
+            phases_late_until: Duration::ZERO,
             moved: moved::Moved::default(),
             starts: VecDeque::new(),
         }
@@ -197,6 +201,12 @@ impl Judge {
         self.gangs.disturb(at);
     }
 
+    /// The phases of groups are refused until this age of the world: what is kept for them is shown later than it is decided.
+    pub fn phases_are_refused(&mut self, until: Duration) {
+        let shown = until.saturating_add(self.lag.unsigned_abs());
+        self.phases_late_until = self.phases_late_until.max(shown);
+    }
+
     /// The newest configuration that can be put in force.
     pub fn configuration(&self) -> Option<&Arc<Value>> {
         self.stored.configuration()
@@ -223,7 +233,13 @@ impl Judge {
         }
         let since = earlier(write.at, self.lag);
         let finding = self.judge(write, since);
-        let finding = finding.and(self.kept.hear(write, &self.stored, since));
+        let kept = self.kept.hear(write, &self.stored, since);
+        let finding = if write.age < self.phases_late_until {
+            self.kept.forget_all();
+            finding
+        } else {
+            finding.and(kept)
+        };
         // What an operator writes itself excuses it from nothing: it tells a group why it waits, and labels nodes, all the time.
         let changes_terms = stored::changes_terms(write) && !is_operator(&write.who);
         let finding = finding.and(self.evictions.hear(write, &self.stored, changes_terms));
