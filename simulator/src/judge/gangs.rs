@@ -108,7 +108,9 @@ impl Gangs {
     pub fn hear(&mut self, write: &Write, changes_terms: bool) {
         if changes_terms {
             self.changed = write.at;
-            self.undisturbed = write.at;
+            if self.is_disturbed {
+                self.undisturbed = write.at;
+            }
         }
         let Some(object) = write.after.as_ref().or(write.before.as_ref()) else {
             return;
