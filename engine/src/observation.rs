@@ -128,6 +128,9 @@ impl Observation {
             Self::Node(node) => (ObjectKind::Node, lean(&node.metadata)),
             Self::Job(job) => (ObjectKind::Job, lean(&job.metadata)),
             Self::Namespace(metadata) => (ObjectKind::Namespace, lean(metadata)),
+            Self::Slice(slice) => (ObjectKind::ResourceSlice, lean(&slice.metadata)),
+            Self::Class(class) => (ObjectKind::DeviceClass, lean(&class.metadata)),
+            Self::Claim(claim) => (ObjectKind::ResourceClaim, lean(&claim.metadata)),
             Self::Queue(queue) => {
                 let ObjectMeta { name, uid, .. } = &queue.metadata;
                 let of = |text: &Option<String>| text.as_deref().unwrap_or_default().into();

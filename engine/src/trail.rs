@@ -15,17 +15,23 @@ pub enum ObjectKind {
     PodGroup,
     Job,
     Namespace,
+    ResourceSlice,
+    DeviceClass,
+    ResourceClaim,
 }
 
 impl ObjectKind {
     /// Each once, for metrics that show them all.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::Pod,
         Self::Node,
         Self::Queue,
         Self::PodGroup,
         Self::Job,
         Self::Namespace,
+        Self::ResourceSlice,
+        Self::DeviceClass,
+        Self::ResourceClaim,
     ];
 
     /// The kind, as Kubernetes writes it.
@@ -37,6 +43,9 @@ impl ObjectKind {
             Self::PodGroup => "PodGroup",
             Self::Job => "Job",
             Self::Namespace => "Namespace",
+            Self::ResourceSlice => "ResourceSlice",
+            Self::DeviceClass => "DeviceClass",
+            Self::ResourceClaim => "ResourceClaim",
         }
     }
 }

@@ -211,6 +211,29 @@ impl Aside {
                     Kept::Not => Heard::AsItIs(Observation::Namespace(metadata)),
                 }
             }
+            Observation::Slice(slice) => {
+                let name = slice.metadata.name.clone().unwrap_or_default();
+                match state.keeps_off(&(ObjectKind::ResourceSlice, path("", &name)), hash(&slice.spec)) {
+                    Kept::Off(said) => Heard::Aside(Observation::SliceGone(name), said),
+                    Kept::Not => Heard::AsItIs(Observation::Slice(slice)),
+                }
+            }
+            Observation::Class(class) => {
+                let name = class.metadata.name.clone().unwrap_or_default();
+                match state.keeps_off(&(ObjectKind::DeviceClass, path("", &name)), hash(&class.spec)) {
+                    Kept::Off(said) => Heard::Aside(Observation::ClassGone(name), said),
+                    Kept::Not => Heard::AsItIs(Observation::Class(class)),
+                }
+            }
+            Observation::Claim(claim) => {
+                let namespace = claim.metadata.namespace.clone().unwrap_or_default();
+                let name = claim.metadata.name.clone().unwrap_or_default();
+                let says = hash(&(&claim.spec, &claim.status));
+                match state.keeps_off(&(ObjectKind::ResourceClaim, path(&namespace, &name)), says) {
+                    Kept::Off(said) => Heard::Aside(Observation::ClaimGone { namespace, name }, said),
+                    Kept::Not => Heard::AsItIs(Observation::Claim(claim)),
+                }
+            }
             event => {
                 state.forget_gone(&event);
                 Heard::AsItIs(event)
@@ -297,6 +320,9 @@ impl State {
             Observation::NamespaceGone(name) => (ObjectKind::Namespace, path("", name)),
             Observation::GroupGone { namespace, name } => (ObjectKind::PodGroup, path(namespace, name)),
             Observation::JobGone { namespace, name } => (ObjectKind::Job, path(namespace, name)),
+            Observation::SliceGone(name) => (ObjectKind::ResourceSlice, path("", name)),
+            Observation::ClassGone(name) => (ObjectKind::DeviceClass, path("", name)),
+            Observation::ClaimGone { namespace, name } => (ObjectKind::ResourceClaim, path(namespace, name)),
             _ => return,
         };
         self.entries.remove(&key);

@@ -25,7 +25,7 @@ use crate::event::Event;
 use crate::extender::Question;
 use crate::lease::Leadership;
 use crate::metrics::Stumble;
-use crate::observe::observe;
+use crate::observe::{Ears, observe};
 use crate::pulse::{self, Liveness, Pulse};
 use crate::review::{Exit, Inquiry};
 use crate::shutdown::Stop;
@@ -206,7 +206,10 @@ impl Attendant {
             Arc::clone(&self.configured),
             Arc::clone(&self.outlets.readiness),
             mind.pods_wanted(),
-            events,
+            Ears {
+                events,
+                metrics: Arc::clone(&self.outlets.metrics),
+            },
         ));
         let questions = Arc::clone(&self.questions);
         let inquiries = self.inquiries.clone();
@@ -275,13 +278,13 @@ async fn feed(
     configured: Arc<Configured>,
     readiness: Arc<Readiness>,
     pods_wanted: Arc<Notify>,
-    events: mpsc::Sender<Event>,
+    ears: Ears,
 ) {
     let is_configured = SetOnce::new();
     tokio::select! {
         biased;
-        () = configure(&configured, &events, &is_configured) => {}
-        () = look(client, leadership, &is_configured, &readiness, &pods_wanted, events.clone()) => {}
+        () = configure(&configured, &ears.events, &is_configured) => {}
+        () = look(client, leadership, &is_configured, &readiness, &pods_wanted, ears.clone()) => {}
     }
 }
 
@@ -313,16 +316,16 @@ async fn look(
     is_configured: &SetOnce<()>,
     readiness: &Readiness,
     pods_wanted: &Notify,
-    events: mpsc::Sender<Event>,
+    ears: Ears,
 ) {
     if leadership.changes().wait_for(|leads| *leads).await.is_ok() {
         for kind in Kind::ALL {
             readiness.awaits(kind.plural());
         }
         is_configured.wait().await;
-        let ears = events.clone();
-        Box::pin(observe(client, events, pods_wanted)).await;
-        if ears.is_closed() {
+        let events = ears.events.clone();
+        Box::pin(observe(client, ears, pods_wanted)).await;
+        if events.is_closed() {
             // The mind fell, and its attendant sees it.
             std::future::pending::<()>().await;
         }

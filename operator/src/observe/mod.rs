@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
@@ -23,6 +24,7 @@ use tokio::sync::{Notify, SetOnce, mpsc};
 use tokio::time::sleep;
 
 use crate::event::Event;
+use crate::metrics::Metrics;
 
 /// Pods that are over hold nothing; the API server need not send them.
 const PODS_NOT_OVER: &str = "status.phase!=Succeeded,status.phase!=Failed";
@@ -49,10 +51,19 @@ type ObservedClass = Observed<resource::DeviceClass, DeviceClass>;
 type ObservedClaim = Observed<resource::ResourceClaim, ResourceClaim>;
 type ObservedNamespace = Observed<core::Namespace, Namespace>;
 
+/// Where what is observed goes.
+#[derive(Clone)]
+pub struct Ears {
+    /// What happens.
+    pub events: mpsc::Sender<Event>,
+    /// Where watches are counted that were interrupted.
+    pub metrics: Arc<Metrics>,
+}
+
 /// Watches until the receiver is dropped. Each kind comes after those that it names: groups after namespaces and queues, Jobs
 /// after groups, claims after devices and classes, and pods, which hold what is counted, after all of them. Pods are listed once more each
 /// time that it is `asked`.
-pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify) {
+pub async fn observe(client: Client, ears: Ears, asked: &Notify) {
     let client = that_reads_again(client);
     let (nodes, queues, namespaces) = (Listed::default(), Listed::default(), Listed::default());
     let (groups, jobs, pods) = (Listed::default(), Listed::default(), Listed::default());
@@ -63,7 +74,7 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
             Api::<ObservedNode>::all(client.clone()),
             in_pages(),
             Kind::Node,
-            &events,
+            &ears,
             &nodes,
             node_event
         ),
@@ -71,7 +82,7 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
             Api::<DeserializeGuard<Queue>>::all(client.clone()),
             in_pages(),
             Kind::Queue,
-            &events,
+            &ears,
             &queues,
             queue_event
         ),
@@ -79,7 +90,7 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
             Api::<ObservedNamespace>::all(client.clone()),
             in_pages(),
             Kind::Namespace,
-            &events,
+            &ears,
             &namespaces,
             namespace_event
         ),
@@ -89,7 +100,7 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
                 Api::<ObservedGroup>::all(client.clone()),
                 in_small_pages(),
                 Kind::PodGroup,
-                &events,
+                &ears,
                 &groups,
                 group_event
             )
@@ -100,19 +111,19 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
                 Api::<ObservedJob>::all(client.clone()),
                 in_small_pages(),
                 Kind::Job,
-                &events,
+                &ears,
                 &jobs,
                 job_event
             )
         ),
-        observe_devices(&client, &events, &jobs, &claims),
+        observe_devices(&client, &ears, &jobs, &claims),
         after(
             [&nodes, &claims],
             anew_when(asked, || watch(
                 Api::<ObservedPod>::all(client.clone()),
                 in_small_pages().fields(PODS_NOT_OVER),
                 Kind::Pod,
-                &events,
+                &ears,
                 &pods,
                 pod_event
             ))
@@ -123,7 +134,7 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
                 Api::<ObservedPod>::all(client.clone()),
                 in_small_pages().fields(PODS_SUCCEEDED),
                 Kind::SucceededPod,
-                &events,
+                &ears,
                 &succeeded,
                 succeeded_pod_event
             )
@@ -132,14 +143,14 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
 }
 
 /// Watches what there is of Dynamic Resource Allocation: claims after the devices and classes that they ask for, and after Jobs.
-async fn observe_devices(client: &Client, events: &mpsc::Sender<Event>, jobs: &Listed, claims: &Listed) {
+async fn observe_devices(client: &Client, ears: &Ears, jobs: &Listed, claims: &Listed) {
     let (slices, classes) = (Listed::default(), Listed::default());
     tokio::join!(
         watch(
             Api::<ObservedSlice>::all(client.clone()),
             in_pages(),
             Kind::ResourceSlice,
-            events,
+            ears,
             &slices,
             slice_event
         ),
@@ -147,7 +158,7 @@ async fn observe_devices(client: &Client, events: &mpsc::Sender<Event>, jobs: &L
             Api::<ObservedClass>::all(client.clone()),
             in_pages(),
             Kind::DeviceClass,
-            events,
+            ears,
             &classes,
             class_event
         ),
@@ -157,7 +168,7 @@ async fn observe_devices(client: &Client, events: &mpsc::Sender<Event>, jobs: &L
                 Api::<ObservedClaim>::all(client.clone()),
                 in_small_pages(),
                 Kind::ResourceClaim,
-                events,
+                ears,
                 claims,
                 claim_event
             )
@@ -199,7 +210,7 @@ async fn watch<K>(
     api: Api<K>,
     config: watcher::Config,
     kind: Kind,
-    events: &mpsc::Sender<Event>,
+    ears: &Ears,
     listed: &Listed,
     translate: impl Fn(Change<K>) -> Observation,
 ) where
@@ -225,6 +236,7 @@ async fn watch<K>(
                 continue;
             }
             Err(error) => {
+                ears.metrics.watch_error(&error);
                 tracing::warn!(
                     kind = kind.plural(),
                     error = plain(&error),
@@ -234,7 +246,7 @@ async fn watch<K>(
             }
         };
         let list_ends = matches!(observation, Observation::ListEnds(_) | Observation::NotInstalled(_));
-        if events.send(Event::Observed(observation)).await.is_err() {
+        if ears.events.send(Event::Observed(observation)).await.is_err() {
             return;
         }
         if list_ends {

@@ -147,6 +147,9 @@ fn other_objects_are_as_if_they_could_not_be_read_or_were_not_there() {
     of(ObjectKind::Job, "a", "j");
     of(ObjectKind::Node, "", "n");
     of(ObjectKind::Namespace, "", "a");
+    of(ObjectKind::ResourceSlice, "", "s");
+    of(ObjectKind::DeviceClass, "", "c");
+    of(ObjectKind::ResourceClaim, "a", "r");
     let metadata = |name: &str| json!({ "name": name, "namespace": "a", "uid": "u" });
     let queue = |quota: &str| {
         let queue =
@@ -170,6 +173,21 @@ fn other_objects_are_as_if_they_could_not_be_read_or_were_not_there() {
     let namespace = json!({ "name": "a" });
     let (event, _) = kept_off(aside.hear(Observation::Namespace(serde_json::from_value(namespace).unwrap())));
     assert!(matches!(event, Observation::NamespaceGone(_)));
+    let slice = json!({ "metadata": { "name": "s" } });
+    let (event, _) = kept_off(aside.hear(Observation::Slice(serde_json::from_value(slice).unwrap())));
+    assert!(matches!(event, Observation::SliceGone(_)));
+    let class = json!({ "metadata": { "name": "c" } });
+    let (event, _) = kept_off(aside.hear(Observation::Class(serde_json::from_value(class).unwrap())));
+    assert!(matches!(event, Observation::ClassGone(_)));
+    let claim = |driver: &str| {
+        let allocation = json!({ "devices": { "results": [{ "driver": driver }] } });
+        let claim = json!({ "metadata": metadata("r"), "status": { "allocation": allocation } });
+        Observation::Claim(serde_json::from_value(claim).unwrap())
+    };
+    let (event, said) = kept_off(aside.hear(claim("a")));
+    assert!(matches!(event, Observation::ClaimGone { .. }));
+    assert!(said.is_some());
+    assert!(is_heard(&aside.hear(claim("b"))), "it is changed");
     assert!(is_heard(&aside.hear(Observation::NodeGone("n".into()))));
     assert_eq!(aside.count(ObjectKind::Node), 0);
 }
