@@ -60,6 +60,8 @@ pub enum Failure {
          of them leads"
     )]
     NobodyAnswers(String),
+    #[error("{0}")]
+    NotAnswered(String),
     #[error(transparent)]
     Subject(#[from] SubjectError),
     #[error(transparent)]
@@ -110,7 +112,9 @@ const DENIED_BY_POLICY: &str = " denied request: ";
 /// The status of a review that is about what is not there.
 const NOT_KNOWN: u16 = 404;
 /// That of one that will be answered later.
-const ASK_AGAIN: u16 = 503;
+const ASK_AGAIN: u16 = 429;
+/// That of one over which the operator fell.
+const FELL: u16 = 500;
 
 impl Failure {
     /// Why `what` could not be listed, which `role` allows.
@@ -154,6 +158,7 @@ impl Failure {
         match (said, status.code) {
             (Some(said), NOT_KNOWN) => Self::Unknown(said.to_owned()),
             (Some(said), ASK_AGAIN) => Self::NobodyAnswers(said.to_owned()),
+            (Some(said), FELL) => Self::NotAnswered(said.to_owned()),
             (Some(said), _) => Self::Refused(said.to_owned()),
             (None, _) if lacks_right(error) => Self::MayNotAsk(namespace.to_owned()),
             (None, _) if is_refused => Self::RefusedByOthers(status.message.clone()),
@@ -216,6 +221,7 @@ impl Failure {
             | Self::Removal(_)
             | Self::Ui(_)
             | Self::NobodyAnswers(_)
+            | Self::NotAnswered(_)
             | Self::Unreachable(_)
             | Self::Unauthorized(_)
             | Self::Api { .. }
@@ -365,7 +371,12 @@ mod tests {
 
     #[test]
     fn what_cardgate_itself_answers_stays_an_answer() {
-        for (status, code) in [(404, NOT_THERE), (422, UNREADABLE), (503, CANNOT_ASK)] {
+        for (status, code) in [
+            (404, NOT_THERE),
+            (422, UNREADABLE),
+            (429, CANNOT_ASK),
+            (500, CANNOT_ASK),
+        ] {
             let said = "admission webhook \"reviews.card.volcano.sh\" denied the request: so it is";
             let failure = Failure::of_review("team", &api(status, said, ""));
             assert!(failure.to_string().contains("so it is"), "{failure}");

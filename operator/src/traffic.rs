@@ -24,26 +24,31 @@ pub struct Traffic {
 #[derive(Debug, Default)]
 struct Writes {
     under_way: usize,
-    /// When a write was last not answered in time; none once one was.
+    /// How many of them were not answered in time.
+    late: usize,
+    /// When a write was last not answered in time; none once one was, and none is late.
     slow_since: Option<Instant>,
 }
 
 impl Traffic {
-    /// Begins a write; whether it may go on, which it may not where its namespace is slow and enough of its writes are under way. Its end
-    /// must be told by [`Self::end`].
-    #[must_use]
-    pub fn begin(&mut self, namespace: &str) -> bool {
-        let Some(writes) = self.namespaces.get_mut(namespace) else {
-            let writes = Writes {
-                under_way: 1,
-                slow_since: None,
-            };
-            self.namespaces.insert(namespace.into(), writes);
-            return true;
-        };
-        let may_go_on = writes.slow_since.is_none() || writes.under_way < SLOW_WRITES;
-        writes.under_way += usize::from(may_go_on);
-        may_go_on
+    /// Whether a further write may begin, which it may not where its namespace is slow and enough of its writes are under way.
+    pub fn has_room(&self, namespace: &str) -> bool {
+        let writes = self.namespaces.get(namespace);
+        writes.is_none_or(|writes| writes.slow_since.is_none() || writes.under_way < SLOW_WRITES)
+    }
+
+    /// A write begins. Its end must be told by [`Self::end`].
+    pub fn begin(&mut self, namespace: &str) {
+        match self.namespaces.get_mut(namespace) {
+            Some(writes) => writes.under_way += 1,
+            None => {
+                let writes = Writes {
+                    under_way: 1,
+                    ..Writes::default()
+                };
+                self.namespaces.insert(namespace.into(), writes);
+            }
+        }
     }
 
     /// A write that goes on was not answered in time.
@@ -52,16 +57,19 @@ impl Traffic {
             .retain(|_, writes| writes.under_way > 0 || writes.slow_since.is_some_and(|since| since + SLOW_FOR > now));
         if let Some(writes) = self.namespaces.get_mut(namespace) {
             writes.slow_since = Some(now);
+            writes.late += 1;
         }
     }
 
-    /// A write has ended, answered in time or not.
+    /// A write has ended, answered in time or late.
     pub fn end(&mut self, namespace: &str, in_time: bool) {
         let Some(writes) = self.namespaces.get_mut(namespace) else {
             return;
         };
         writes.under_way -= 1;
-        if in_time {
+        if !in_time {
+            writes.late -= 1;
+        } else if writes.late == 0 {
             writes.slow_since = None;
         }
         if writes.under_way == 0 && writes.slow_since.is_none() {

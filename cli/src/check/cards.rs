@@ -126,7 +126,12 @@ async fn of_configuration(cluster: &Cluster) -> Vec<Finding> {
     match maps.get(CONFIG_MAP).await.as_ref().map(parse) {
         Ok(Err(error)) => {
             let details = format!("{error}: the last one that could be read is in force, or the defaults");
-            vec![Finding::new(Result::Problem, WHAT, details)]
+            let problem = Finding::new(Result::Problem, WHAT, details);
+            let said = said_of_configuration(cluster).await.into_iter();
+            [problem]
+                .into_iter()
+                .chain(said.filter(|said| said.result != Result::Ok))
+                .collect()
         }
         Ok(Ok(_)) | Err(_) => said_of_configuration(cluster).await,
     }

@@ -133,7 +133,7 @@ impl Cluster {
             .filter(|waits| pod.stage == Stage::Waiting && waits.aside_until.is_none());
         let place = place.map(|waits| (std::cmp::Reverse(waits.shape.priority), waits.place));
         let (group, task) = (pod.group, pod.task_spec.clone());
-        let names_none = group.filter(|_| !pod.queue_is_written);
+        let names_none = group.filter(|_| !pod.queue_is_settled);
         let frees_others = self.frees_others(pod);
         for workload in [pod.group, pod.job].into_iter().flatten() {
             if ran {

@@ -136,8 +136,18 @@ impl Cluster {
     /// The cards that a queue has a quota for and that no node has now. What they are requested as counts for nothing here, though it be
     /// remembered: an operator that begins now can't know it, and would let in whom this one does not.
     pub(crate) fn unseen_cards_of_queue(&self, queue: QueueId) -> Vec<CardId> {
-        let is_unseen = |card| self.card(card).is_none_or(|card| card.nodes.is_empty());
-        self.cards_of_queue(queue, is_unseen)
+        self.cards_of_queue(queue, |card| self.is_unseen(card))
+    }
+
+    /// Whether there are such.
+    pub(crate) fn names_unseen_cards(&self, queue: QueueId) -> bool {
+        let quotas = self.naming_queues(queue).filter_map(|level| self.queue(level).quota());
+        let mut cards = quotas.flat_map(|quota| quota.cards.iter().copied());
+        cards.any(|card| self.is_unseen(card) && self.limits_card(queue, card))
+    }
+
+    fn is_unseen(&self, card: CardId) -> bool {
+        self.card(card).is_none_or(|card| card.nodes.is_empty())
     }
 
     /// Whether a queue has a quota for a card under the plugin in force: what is only deserved or guaranteed is none where

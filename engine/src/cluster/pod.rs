@@ -107,8 +107,8 @@ pub struct Pod {
     pub seen: Timestamp,
     /// The queue it is charged to; none where Cardgate does not manage the pod.
     pub queue: Option<QueueId>,
-    /// Whether it names that queue itself, so that nothing else is asked.
-    pub queue_is_written: bool,
+    /// Whether what says so was there when it was read, itself or its group, so that nothing that comes later does.
+    pub queue_is_settled: bool,
     /// What it asks for.
     pub task: Task,
     /// How far it has come.
@@ -174,7 +174,7 @@ impl Pod {
     pub(super) fn is_as_seen_in(&self, later: &Self) -> bool {
         let Self {
             queue,
-            queue_is_written,
+            queue_is_settled,
             task,
             stage,
             charge,
@@ -223,7 +223,7 @@ impl Pod {
             && (group, job, binding, controller) == (&later.group, &later.job, &later.binding, &later.controller)
             && (has_annotations, claims_other_devices) == (&later.has_annotations, &later.claims_other_devices)
             && (task_spec, shown_as_waiting) == (&later.task_spec, &later.shown_as_waiting)
-            && *queue_is_written == later.queue_is_written
+            && *queue_is_settled == later.queue_is_settled
             && *other_gates == later.other_gates
     }
 }

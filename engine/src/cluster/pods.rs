@@ -79,6 +79,9 @@ impl Cluster {
         let only_node = self.only_node_of(&reading).filter(|_| bound_to.is_none());
         let (group, task_spec, job) = self.workloads_of(&reading, &pod.metadata, &namespace);
         let old = known.and_then(|id| self.pod(id));
+        let group_is_there = group.is_some_and(|group| self.workload(group).claim.is_some());
+        let was_settled = old.is_some_and(|old| old.queue_is_settled && old.group == group);
+        let queue_is_settled = reading.queue_annotation.is_some() || group_is_there || was_settled;
         let (assigned, let_in) = (self.assigned_of(&reading, old), self.let_in_set(&reading));
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
         let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
@@ -92,7 +95,7 @@ impl Cluster {
             namespace,
             name: name.into(),
             queue,
-            queue_is_written: reading.queue_annotation.is_some(),
+            queue_is_settled,
             stage,
             charge: None,
             priority: pod.spec.priority.unwrap_or(0),

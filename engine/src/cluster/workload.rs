@@ -179,7 +179,7 @@ pub struct Facts {
     pub(super) of_tasks: BTreeMap<Arc<str>, usize>,
     /// Its pods that have succeeded: when each began to run, its unique id, and its task.
     pub(super) succeeded: BTreeSet<(Timestamp, Arc<str>, Option<Arc<str>>)>,
-    /// Its pods that name no queue: theirs is its own, or whoever's it would be without it while it is not there.
+    /// Its pods that name no queue and were read before it: theirs is whoever's it would be without it, until it is there.
     pub(super) without_queue: BTreeSet<PodId>,
     /// Its pods that wait in line, first to go first.
     pub line: BTreeSet<(Reverse<i32>, Place)>,

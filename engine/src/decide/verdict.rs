@@ -202,9 +202,7 @@ pub(super) fn names_none(cluster: &Cluster, shape: &Shape) -> Result<bool, Reaso
         Naming::Refused(reason) => Err(reason),
         Naming::ByQueue if shape.task.alternatives.is_empty() && strict => Err(Reason::NoCardQuota),
         // Any of these may be what the pod asks for: limited in the resource alone, it would have for nothing what they are limited in.
-        Naming::ByQueue
-            if shape.task.alternatives.is_empty() && !cluster.unseen_cards_of_queue(shape.queue).is_empty() =>
-        {
+        Naming::ByQueue if shape.task.alternatives.is_empty() && cluster.names_unseen_cards(shape.queue) => {
             Err(Reason::GetTaskRequestResourceFailed)
         }
         Naming::Own | Naming::ByQueue => Ok(shape.task.alternatives.is_empty()),

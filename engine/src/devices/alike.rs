@@ -102,11 +102,13 @@ fn check_pattern(pattern: Option<&IdedExpr>) -> Result<(), String> {
         text.len() <= MAX_PATTERN
             && text.matches('\\').count() <= MAX_CLASSES
             && is_plain_pattern(text.strip_prefix(ANY_CASE).unwrap_or(text).as_bytes())
+            // Such as groups within groups, of which Kubernetes reads many more.
+            && Regex::new(text).is_ok()
     });
     is_alike.then_some(()).ok_or_else(|| {
         format!(
             "matches with a pattern that is no text, is longer than {MAX_PATTERN} characters, has more than {MAX_CLASSES} of \\, counts \
-             repetitions by {{}}, or has other than letters, digits, blanks, groups, {ANY_CASE} at its begin, classes such as [a-z0-9_.], \\d, \
+             repetitions by {{}}, has groups within groups within groups, or other than letters, digits, blanks, groups, {ANY_CASE} at its begin, classes such as [a-z0-9_.], \\d, \
              \\s and \\w, and ^ $ | . * + ?"
         )
     })

@@ -76,7 +76,9 @@ impl Actor {
                 Err(failure) if failure.is_gone() => actor.tell_of_its_end(&pod).await,
                 Err(failure) => {
                     tracing::warn!(pod = %pod, reason = %failure, "not evicted, trying again later");
-                    if let Failure::Api(status) = failure {
+                    if !failure.is_passing()
+                        && let Failure::Api(status) = failure
+                    {
                         // The mind is gone only when the program ends.
                         let _ = actor.events.send(Event::NotSentBack(pod, status.message)).await;
                     }

@@ -46,8 +46,12 @@ impl Lanes {
     pub(super) async fn write<F: Future>(&self, namespace: &str, write: impl FnOnce() -> F) -> Option<F::Output> {
         // Never closed, so this fails never.
         let lane = self.free.acquire().await.ok()?;
-        if !self.traffic().begin(namespace) {
-            return None;
+        {
+            let mut traffic = self.traffic();
+            if !traffic.has_room(namespace) {
+                return None;
+            }
+            traffic.begin(namespace);
         }
         let mut write = pin!(write());
         if let Ok(answer) = timeout(LANE_TIME, &mut write).await {

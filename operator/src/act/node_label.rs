@@ -23,8 +23,8 @@ use crate::metrics::{Verb, Write};
 /// How often one write is tried before the mind looks at the node again.
 const TRIES: u32 = 4;
 
-/// How long a node is left alone whose label is refused.
-const REST: Duration = Duration::from_mins(1);
+/// How long a node is left alone whose label is refused: somebody's policy may refuse those of all nodes, for hours.
+const REST: Duration = Duration::from_mins(10);
 
 impl Actor {
     /// Sets or removes labels of a node, each by whether it is to be there; when that is done, or can't be for now, an event says
@@ -45,22 +45,21 @@ impl Actor {
     /// Writes the labels, with some tries; what the API server says where it refuses them.
     async fn keep_labelling(&self, node: &str, uid: &str, labels: &[(String, bool)]) -> Option<Box<Status>> {
         let mut wait = FIRST_WAIT;
-        let mut refusal = None;
         for _ in 0..TRIES {
             let Err(failure) = self.try_to_label(node, uid, labels).await else {
                 tracing::info!(node, ?labels, "labelled");
                 return None;
             };
             tracing::warn!(node, ?labels, reason = %failure, "not labelled, trying again");
-            refusal = match failure {
-                failure if failure.is_gone() || failure.is_passing() => None,
-                Failure::Api(status) => Some(status),
-                _ => None,
-            };
+            match failure {
+                failure if failure.is_gone() || failure.is_passing() => {}
+                Failure::Api(status) => return Some(status),
+                _ => {}
+            }
             sleep(wait).await;
             wait = (wait * 4).min(LONGEST_WAIT);
         }
-        refusal
+        None
     }
 
     async fn try_to_label(&self, node: &str, uid: &str, labels: &[(String, bool)]) -> Result<(), Failure> {

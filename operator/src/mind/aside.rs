@@ -38,7 +38,7 @@ struct State {
     entries: BTreeMap<Key, Entry>,
     /// Namespaces of which no waiting pod is looked at.
     namespaces: BTreeSet<Arc<str>>,
-    /// How many pods of each namespace were set aside, those that are gone among them: who deletes each would go on for ever.
+    /// How often pods of each namespace were set aside, those that are gone among them: who deletes each would go on for ever.
     pods: BTreeMap<Arc<str>, usize>,
     /// The order of arrival.
     arrivals: u64,

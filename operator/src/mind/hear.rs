@@ -90,7 +90,7 @@ impl Mind {
             Event::NodeNotLabelled { node, uid, why } => {
                 let message = format!(
                     "the node's label can't be written: {why}; until it is, pods without GPU may come here, and pods that name cards may not: \
-                     have whoever refuses it let the operator write labels of nodes. It is tried again each minute"
+                     have whoever refuses it let the operator write labels of nodes. It is tried again in ten minutes"
                 );
                 self.say_of_node(&node, &uid, Happening::NodeNotLabelled, message);
             }

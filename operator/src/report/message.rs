@@ -27,7 +27,7 @@ const OBSERVE: &str = "Observe";
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     pods: HashMap<Arc<str>, PodMessage>,
-    groups: HashMap<Arc<str>, (WorkloadRef, Value)>,
+    groups: HashMap<Arc<str>, GroupMessage>,
     events: Unwritten,
     last_time: Timestamp,
 }
@@ -39,6 +39,14 @@ struct PodMessage {
     time: Timestamp,
     condition_unwritten: bool,
     event_unwritten: bool,
+}
+
+#[derive(Debug)]
+struct GroupMessage {
+    group: WorkloadRef,
+    patch: Value,
+    /// Whether it was told that this is refused.
+    told: bool,
 }
 
 impl Messages {
@@ -65,12 +73,21 @@ impl Messages {
         now: Timestamp,
     ) {
         let patch = group_patch(&group, phase, refused, now);
-        self.groups.insert(Arc::clone(&group.uid), (group, patch));
+        let told = self.groups.get(&group.uid).is_some_and(|before| before.told);
+        let message = GroupMessage { group, patch, told };
+        self.groups.insert(Arc::clone(&message.group.uid), message);
     }
 
     /// The patch of a group's status, if it is unwritten.
     pub(super) fn group_status(&self, uid: &str) -> Option<(WorkloadRef, Value)> {
-        self.groups.get(uid).cloned()
+        let message = self.groups.get(uid)?;
+        Some((message.group.clone(), message.patch.clone()))
+    }
+
+    /// Whether a group is still to be told that its status is refused; it is from now on.
+    pub(super) fn tell_of_group(&mut self, uid: &str) -> bool {
+        let message = self.groups.get_mut(uid);
+        message.is_none_or(|message| !std::mem::replace(&mut message.told, true))
     }
 
     /// A group's status is written.
@@ -111,7 +128,7 @@ impl Messages {
 
     /// The namespace of a group whose status is unwritten.
     pub(super) fn namespace_of_group(&self, uid: &str) -> Option<&Arc<str>> {
-        self.groups.get(uid).map(|(group, _)| &group.namespace)
+        self.groups.get(uid).map(|message| &message.group.namespace)
     }
 
     /// The patch of a pod's condition, if it is unwritten.

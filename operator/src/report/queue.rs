@@ -40,6 +40,8 @@ const USAGE_INTERVAL: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// The pause of a write that was not tried.
+const PAUSE_UNTRIED: Duration = Duration::from_secs(5);
 /// The longest pause of who is refused: somebody's policy may refuse thousands, for hours.
 const LONGEST_OF_REFUSED: Duration = Duration::from_mins(10);
 
@@ -92,6 +94,8 @@ pub(super) enum Outcome {
     Settled,
     /// It is to be tried again.
     Failed,
+    /// Others of its namespace are not answered: it was not tried.
+    NotBegun,
     /// It is refused, and is to be tried again: somebody's policy may change.
     Refused,
 }
@@ -243,6 +247,10 @@ impl WriteQueue {
             Outcome::Settled => {
                 slot.failures = 0;
                 again.map(|urgency| (urgency, slot.earliest(urgency, now)))
+            }
+            Outcome::NotBegun => {
+                let urgency = again.map_or(slot.urgency, |again| again.min(slot.urgency));
+                (!withdrawn).then_some((urgency, now + PAUSE_UNTRIED))
             }
             Outcome::Failed | Outcome::Refused => {
                 let longest = if outcome == Outcome::Refused {

@@ -220,8 +220,12 @@ impl State {
             Report::Pod { pod, condition, event } => {
                 let uid = Arc::clone(&pod.uid);
                 self.messages.pod(pod, condition, event, time);
-                self.queue
-                    .offer(&Target::Condition(uid), Urgency::Prompt, now + SETTLE, now);
+                let condition = Target::Condition(Arc::clone(&uid));
+                self.queue.offer(&condition, Urgency::Prompt, now + SETTLE, now);
+                // While it can't be written, the event says it.
+                if event && self.queue.has_failed(&condition) {
+                    self.queue.offer(&Target::PodEvent(uid), Urgency::Event, now, now);
+                }
             }
             Report::Group { group, phase, refused } => {
                 let target = Target::Group(Arc::clone(&group.uid));
@@ -269,17 +273,18 @@ impl State {
         let listed = |ended| Step::Listed(Done::Shown(ended));
         self.running.extend(lists.map(|list| list.map(listed).boxed()));
         while let Some(target) = self.queue.take(now) {
+            let namespace = self.namespace(&target);
+            if !self.traffic.has_room(&namespace) {
+                self.queue.done(&target, Outcome::NotBegun, 0, now);
+                continue;
+            }
             let Some(end) = self.write(&target, now) else {
                 self.queue.done(&target, Outcome::Settled, 0, now);
                 continue;
             };
-            let namespace = self.namespace(&target);
-            if self.traffic.begin(&namespace) {
-                let write = Write { target, namespace, end };
-                self.running.push(write.begin().boxed());
-            } else {
-                self.queue.done(&target, Outcome::Failed, 0, now);
-            }
+            self.traffic.begin(&namespace);
+            let write = Write { target, namespace, end };
+            self.running.push(write.begin().boxed());
         }
     }
 
@@ -291,7 +296,7 @@ impl State {
             Target::Group(uid) => self.messages.namespace_of_group(uid).cloned(),
             Target::Event(key) => {
                 let occurrence = self.messages.other_event(key);
-                occurrence.and_then(|occurrence| occurrence.regarding.namespace.as_deref().map(Arc::from))
+                occurrence.map(|occurrence| occurrence.namespace().into())
             }
         };
         namespace.unwrap_or_default()

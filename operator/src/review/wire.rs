@@ -28,7 +28,7 @@ pub(super) enum Refusal {
     /// What it is about is not there.
     NotThere = 404,
     /// It can be answered later.
-    AskAgain = 503,
+    AskAgain = 429,
     Fell = 500,
 }
 

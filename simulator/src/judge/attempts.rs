@@ -24,7 +24,7 @@ const EVICTION: &str = "eviction";
 /// The tries at one object.
 #[derive(Debug, Default)]
 struct Tries {
-    /// Whether it was refused at any time.
+    /// Whether it was refused when it was tried last.
     is_refused: bool,
     /// When the last try began, and of how many requests it is.
     last: Option<(Duration, u64)>,
@@ -42,7 +42,7 @@ pub fn judge(attempts: &[Attempt], since: Duration, now: Duration) -> Finding {
         let tries = all.entry((resource, key, subresource)).or_default();
         // What was refused is written once it no longer is, whatever is there by then.
         let is_allowed = tries.is_refused || subresource == EVICTION;
-        tries.is_refused |= attempt.code >= 400;
+        tries.is_refused = attempt.code >= 400;
         if attempt.age <= since {
             continue;
         }

@@ -123,7 +123,7 @@ impl Cluster {
             created: Timestamp::MAX,
             seen: self.now,
             queue: Some(shape.queue),
-            queue_is_written: true,
+            queue_is_settled: true,
             task: shape.task.clone(),
             stage: Stage::Waiting,
             charge: None,

@@ -8,12 +8,14 @@ use crate::cluster::Cluster;
 use crate::ids::{PodId, QueueId, WorkloadId};
 
 impl Cluster {
-    /// A group is there that was not: its pods on which no queue is written were read as if it named none, and are asked again. Whose they
-    /// are must not depend on which of two watches is faster, nor for whoever begins to decide on which list comes first.
+    /// A group is there that was not: its pods on which no queue is written, and that were read before it, were read as if it named none, and
+    /// are asked again, once. Whose they are must not depend on which of two watches is faster, nor for whoever begins to decide on which
+    /// list comes first.
     pub(in crate::cluster) fn find_queues_of_pods(&mut self, group: WorkloadId, now: Timestamp) {
         let workload = self.workload(group);
         let (namespace, name) = (Arc::clone(&workload.namespace), Arc::clone(&workload.name));
-        for id in workload.without_queue.clone() {
+        for id in self.workloads[group].take_without_queue() {
+            self.update_pod(id, |pod| pod.queue_is_settled = true);
             let (queue, unqueued) = self.queue_of_unnamed(&namespace, Some(&name));
             self.move_pod(id, queue, unqueued, now);
         }

@@ -269,6 +269,11 @@ impl Workload {
         Some(Moved::Core(pod))
     }
 
+    /// The pods of it that name no queue, and were read before it.
+    pub(in crate::cluster) fn take_without_queue(&mut self) -> BTreeSet<PodId> {
+        std::mem::take(&mut self.0.without_queue)
+    }
+
     /// A pod of it names no queue, or is no longer there to do so.
     pub(in crate::cluster) fn note_without_queue(&mut self, pod: PodId, is_there: bool) {
         if is_there {

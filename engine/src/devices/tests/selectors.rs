@@ -182,6 +182,8 @@ fn what_kubernetes_takes_otherwise_is_not_evaluated() {
         "-(-9223372036854775807 - 1) == 1".to_owned(),
         format!("{name}.matches('(?i)[a-\u{10ffff}]')"),
         format!("{name}.matches('[a-z&&b]')"),
+        format!("{name}.matches('{}a{}')", "(".repeat(26), ")*".repeat(26)),
+        format!("{name}.matches('{}a{}')", "\\x28".repeat(60), "\\x29".repeat(60)),
     ] {
         let read = selects(&expression, "gpu.nvidia.com", &a100);
         assert!(

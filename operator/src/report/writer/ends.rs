@@ -71,8 +71,7 @@ impl State {
             let refused =
                 |error: &RequestError| matches!(error.code(), Some(400 | 403 | 422)) && !error.is_for_who_asked();
             // Whoever waits for the phase is told that it won't come, once.
-            let is_told = self.queue.has_failed(&Target::Group(Arc::clone(&group.uid)));
-            if !is_told && result.as_ref().err().is_none_or(refused) {
+            if result.as_ref().err().is_none_or(refused) && self.messages.tell_of_group(&group.uid) {
                 let event = Report::Event {
                     regarding: Box::new(group.reference()),
                     kind: EventKind::Warning,
