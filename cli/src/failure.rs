@@ -112,7 +112,7 @@ const DENIED_BY_POLICY: &str = " denied request: ";
 /// The status of a review that is about what is not there.
 const NOT_KNOWN: u16 = 404;
 /// That of one that will be answered later.
-const ASK_AGAIN: u16 = 429;
+const ASK_AGAIN: u16 = 409;
 /// That of one over which the operator fell.
 const FELL: u16 = 500;
 
@@ -374,7 +374,7 @@ mod tests {
         for (status, code) in [
             (404, NOT_THERE),
             (422, UNREADABLE),
-            (429, CANNOT_ASK),
+            (409, CANNOT_ASK),
             (500, CANNOT_ASK),
         ] {
             let said = "admission webhook \"reviews.card.volcano.sh\" denied the request: so it is";

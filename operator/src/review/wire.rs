@@ -27,8 +27,8 @@ pub(super) enum Refusal {
     Unreadable = 422,
     /// What it is about is not there.
     NotThere = 404,
-    /// It can be answered later.
-    AskAgain = 429,
+    /// It can be answered later. With 429 or 503 clients would ask again at once, by themselves.
+    AskAgain = 409,
     Fell = 500,
 }
 
