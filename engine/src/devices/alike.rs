@@ -1,13 +1,18 @@
 //! What of an expression Kubernetes' evaluator and the one that is used here take alike.
 //!
-//! Whoever finds something that they take differently writes a claim that is charged for one card and given another. So of what is known
-//! to differ nothing is evaluated: letters beyond ASCII, whose number and classes differ; numbers that are not whole; and of patterns,
-//! quantities and versions all but their plain forms.
+//! Whoever finds something that they take differently writes a claim that is charged for one card and given another. So nothing is evaluated
+//! but what is listed here: what devices say, by plain names; texts of ASCII letters, since of others number and classes differ; whole
+//! numbers; patterns, quantities and versions in their plain forms; values that may be missing, of the device alone; and loops in which no
+//! element can be a mistake and another one not, since at the first mistake the one that is used here stops.
 
-use kube_cel::cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue};
-use regex_lite::Regex;
+mod pattern;
 
 use std::sync::LazyLock;
+
+use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, Expr, IdedExpr, LiteralValue};
+use regex_lite::Regex;
+
+use pattern::is_plain_pattern;
 
 /// So long a pattern of `matches` may be.
 const MAX_PATTERN: usize = 256;
@@ -17,6 +22,14 @@ const MAX_CLASSES: usize = 16;
 const ANY_CASE: &str = "(?i)";
 /// The name of what an expression is about.
 const DEVICE: &str = "device";
+
+/// So many values may be missing one within the other.
+const MAX_MAYBES: usize = 4;
+/// What is said of any other name.
+const ODD_NAME: &str = "names other than device.driver, device.allowMultipleAllocations, and attributes and capacities by texts, such as \
+                        device.attributes['gpu.nvidia.com'].type";
+/// What is no mistake for some elements of a list and one for others.
+const NOT_IN_LOOPS: [&str; 10] = ["_&&_", "_||_", "_?_:_", "_+_", "_-_", "_*_", "_/_", "_%_", "-_", "_[_]"];
 
 /// Quantities from 0 to 2^53, whose sums nobody rounds.
 static QUANTITY: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -31,8 +44,172 @@ static VERSION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
+/// Whether operators stand twice, of which each second one is lost when they are read, or it is read again with each; or there are comments,
+/// in which they could be hidden.
+pub fn has_repeated_operators(text: &str) -> bool {
+    let marks: String = text.chars().filter(|char| !char.is_whitespace()).collect();
+    ["!!", "--", "//"].iter().any(|pair| marks.contains(pair))
+}
+
+/// What is not taken alike, in words for whoever wrote it.
+pub fn check(expression: &IdedExpr) -> Result<(), String> {
+    check_part(expression, None)
+}
+
+/// Of a part of an expression, which may be in a loop with this variable.
+fn check_part(part: &IdedExpr, variable: Option<&str>) -> Result<(), String> {
+    if is_value(part) {
+        return Ok(());
+    }
+    match &part.expr {
+        Expr::Literal(literal) => check_literal(literal),
+        Expr::Ident(name) if Some(&**name) == variable => Ok(()),
+        Expr::Ident(_) | Expr::Select(_) => Err(ODD_NAME.to_owned()),
+        Expr::List(list) if list.elements.is_empty() => Err("empty lists".to_owned()),
+        Expr::List(list) => list
+            .elements
+            .iter()
+            .try_for_each(|element| check_part(element, variable)),
+        Expr::Comprehension(_) if variable.is_some() => Err("a loop within a loop".to_owned()),
+        Expr::Comprehension(comprehension) => check_loop(comprehension),
+        Expr::Call(call) => match &*call.func_name {
+            "orValue" | "value" | "hasValue" => check_maybe(call),
+            "@in" => check_in(call, variable),
+            "_[_]" if variable.is_none() => check_index(call),
+            name if variable.is_some() && NOT_IN_LOOPS.contains(&name) => {
+                Err(format!("{} in a loop", name.replace('_', "")))
+            }
+            _ => {
+                check_call(call)?;
+                let target = call.target.iter().map(|target| &**target);
+                target.chain(&call.args).try_for_each(|part| check_part(part, variable))
+            }
+        },
+        Expr::Unspecified | Expr::Map(_) | Expr::Struct(_) => Err("maps and messages".to_owned()),
+    }
+}
+
+/// Whether it is something that the device says of itself, such as `device.attributes['gpu.nvidia.com'].type`, or whether it does.
+fn is_value(part: &IdedExpr) -> bool {
+    match &part.expr {
+        Expr::Select(select) if is_device(&select.operand) => {
+            !select.test && matches!(&*select.field, "driver" | "allowMultipleAllocations")
+        }
+        Expr::Select(select) => is_domain(&select.operand),
+        Expr::Call(call) => by_text(call, "_[_]").is_some_and(is_domain),
+        _ => false,
+    }
+}
+
+/// Whether it is all that a device says for one domain, such as `device.attributes['gpu.nvidia.com']`.
+fn is_domain(part: &IdedExpr) -> bool {
+    matches!(&part.expr, Expr::Call(call) if by_text(call, "_[_]").is_some_and(is_all))
+}
+
+/// Whether it is `device.attributes` or `device.capacity`.
+fn is_all(part: &IdedExpr) -> bool {
+    matches!(&part.expr, Expr::Select(select)
+        if is_device(&select.operand) && !select.test && matches!(&*select.field, "attributes" | "capacity"))
+}
+
+fn is_device(part: &IdedExpr) -> bool {
+    matches!(&part.expr, Expr::Ident(name) if name == DEVICE)
+}
+
+/// What this operator looks something up in, by a text.
+fn by_text<'e>(call: &'e CallExpr, operator: &str) -> Option<&'e IdedExpr> {
+    match &*call.args {
+        [operand, key] if call.func_name == operator && is_text(key) => Some(operand),
+        _ => None,
+    }
+}
+
+fn is_text(part: &IdedExpr) -> bool {
+    matches!(&part.expr, Expr::Literal(literal @ LiteralValue::String(_)) if check_literal(literal).is_ok())
+}
+
+/// `orValue`, `value` or `hasValue` of what a device may not say.
+fn check_maybe(call: &CallExpr) -> Result<(), String> {
+    let is_maybe = call.target.as_ref().is_some_and(|target| is_maybe(target, 0));
+    let is_plain =
+        |argument: &IdedExpr| matches!(&argument.expr, Expr::Literal(literal) if check_literal(literal).is_ok());
+    if is_maybe && call.args.iter().all(is_plain) {
+        Ok(())
+    } else {
+        Err(
+            "a value that may be missing, other than of an attribute or a capacity and with a plain value in its place"
+                .to_owned(),
+        )
+    }
+}
+
+/// Whether it is something of a domain that may be missing, such as `device.attributes['x.com'].?type`.
+fn is_maybe(part: &IdedExpr, depth: usize) -> bool {
+    if depth == MAX_MAYBES {
+        return false;
+    }
+    match &part.expr {
+        Expr::Select(select) => !select.test && is_maybe(&select.operand, depth + 1),
+        Expr::Call(call) => {
+            let operand = by_text(call, "_?._").or_else(|| by_text(call, "_[?_]"));
+            // The domain itself may be missing where something of it is looked up.
+            let is_domain_that_may_be =
+                |part: &IdedExpr| matches!(&part.expr, Expr::Call(call) if by_text(call, "_[?_]").is_some_and(is_all));
+            operand.is_some_and(|operand| {
+                is_domain(operand) || is_domain_that_may_be(operand) || is_maybe(operand, depth + 1)
+            })
+        }
+        _ => false,
+    }
+}
+
+fn check_in(call: &CallExpr, variable: Option<&str>) -> Result<(), String> {
+    let [what, within] = &*call.args else {
+        return Err("in".to_owned());
+    };
+    if is_text(what) && (is_domain(within) || is_all(within)) {
+        return Ok(());
+    }
+    check_part(what, variable)?;
+    check_part(within, variable)
+}
+
+/// One of a list that a device has.
+fn check_index(call: &CallExpr) -> Result<(), String> {
+    let is_number = |part: &IdedExpr| matches!(&part.expr, Expr::Literal(LiteralValue::Int(_)));
+    match &*call.args {
+        [list, place] if is_value(list) && is_number(place) => Ok(()),
+        _ => Err(ODD_NAME.to_owned()),
+    }
+}
+
+/// A loop over texts or numbers, or over a list that a device has, which asks one thing of each.
+fn check_loop(looped: &ComprehensionExpr) -> Result<(), String> {
+    let odd = || "a loop other than exists and all over an attribute, texts or numbers".to_owned();
+    let begins = matches!(&looped.accu_init.expr, Expr::Literal(LiteralValue::Boolean(_)));
+    let Expr::Call(step) = &looped.loop_step.expr else {
+        return Err(odd());
+    };
+    let asked = match &*step.args {
+        [_, asked] if begins && matches!(&*step.func_name, "_&&_" | "_||_") => asked,
+        _ => return Err(odd()),
+    };
+    let is_listed = match &looped.iter_range.expr {
+        Expr::List(list) => {
+            let is_number = |part: &IdedExpr| matches!(&part.expr, Expr::Literal(LiteralValue::Int(_)));
+            let elements = &list.elements;
+            !elements.is_empty() && (elements.iter().all(is_text) || elements.iter().all(is_number))
+        }
+        _ => is_value(&looped.iter_range),
+    };
+    if !is_listed || looped.iter_var == DEVICE || looped.iter_var2.is_some() {
+        return Err(odd());
+    }
+    check_part(asked, Some(&looped.iter_var))
+}
+
 /// What is wrong with a literal, in words for whoever wrote it.
-pub fn check_literal(literal: &LiteralValue) -> Result<(), String> {
+fn check_literal(literal: &LiteralValue) -> Result<(), String> {
     match literal {
         LiteralValue::Boolean(_) | LiteralValue::Int(_) | LiteralValue::Null => Ok(()),
         LiteralValue::String(text) if text.inner().bytes().all(|byte| matches!(byte, b' '..=b'~')) => Ok(()),
@@ -45,7 +222,7 @@ pub fn check_literal(literal: &LiteralValue) -> Result<(), String> {
 }
 
 /// What is wrong with the arguments of a call, in words for whoever wrote it.
-pub fn check_call(call: &CallExpr) -> Result<(), String> {
+fn check_call(call: &CallExpr) -> Result<(), String> {
     let argument = match &*call.args {
         [argument] => Some(argument),
         _ => None,
@@ -70,26 +247,9 @@ fn check_made(argument: Option<&IdedExpr>, plain: &LazyLock<Option<Regex>>, othe
     let is_plain = |text: &str| plain.as_ref().is_some_and(|plain| plain.is_match(text));
     let is_alike = argument.is_some_and(|argument| match &argument.expr {
         Expr::Literal(LiteralValue::String(text)) => is_plain(text.inner()),
-        _ => is_of_device(argument),
+        _ => is_value(argument),
     });
     is_alike.then_some(()).ok_or_else(|| others.to_owned())
-}
-
-/// Whether it is something that the device says of itself.
-fn is_of_device(part: &IdedExpr) -> bool {
-    match &part.expr {
-        Expr::Ident(name) => name == DEVICE,
-        Expr::Select(select) => is_of_device(&select.operand),
-        Expr::Call(call) if call.func_name == "_[_]" => call.args.first().is_some_and(is_of_device),
-        _ => false,
-    }
-}
-
-/// What is wrong with a name that a loop gives to each of its elements.
-pub fn check_variable(name: &str) -> Result<(), String> {
-    (name != DEVICE)
-        .then_some(())
-        .ok_or_else(|| format!("a loop over what is called {DEVICE}"))
 }
 
 /// A pattern costs more than its text is long where it counts repetitions.
@@ -114,93 +274,9 @@ fn check_pattern(pattern: Option<&IdedExpr>) -> Result<(), String> {
     })
 }
 
-/// Whether all regular expressions of this kind read a pattern alike.
-fn is_plain_pattern(mut rest: &[u8]) -> bool {
-    // Whether what comes before may be repeated, and whether it is.
-    let (mut is_atom, mut is_repeated) = (false, false);
-    while let Some((byte, after)) = rest.split_first() {
-        rest = after;
-        (is_atom, is_repeated) = match byte {
-            b'*' | b'+' | b'?' if is_atom => (false, true),
-            // As few as do.
-            b'?' if is_repeated => (false, false),
-            b'*' | b'+' | b'?' | b'{' | b'}' | b']' => return false,
-            b'^' | b'$' | b'|' | b'(' => (false, false),
-            b'[' => match after_class(rest) {
-                Some(after) => {
-                    rest = after;
-                    (true, false)
-                }
-                None => return false,
-            },
-            b'\\' => match rest.split_first() {
-                Some((escaped, after)) if is_plain_escape(*escaped) => {
-                    rest = after;
-                    (true, false)
-                }
-                _ => return false,
-            },
-            _ => (true, false),
-        };
-    }
-    true
-}
-
-fn is_plain_escape(escaped: u8) -> bool {
-    matches!(escaped, b'd' | b'D' | b's' | b'S' | b'w' | b'W')
-        || escaped.is_ascii_punctuation() && !matches!(escaped, b'<' | b'>')
-}
-
-/// What comes after a class of characters, of which this is what comes after its bracket; none where it has other than letters, digits and
-/// a few signs, and ranges of letters or digits.
-fn after_class(class: &[u8]) -> Option<&[u8]> {
-    let end = class.iter().position(|byte| *byte == b']')?;
-    let (members, after) = (
-        class[..end].strip_prefix(b"^").unwrap_or(&class[..end]),
-        &class[end + 1..],
-    );
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b' ' | b'_' | b'.' | b'/' | b':' | b',');
-    let mut rest = members;
-    while let Some((first, others)) = rest.split_first() {
-        rest = match others {
-            [b'-', last, others @ ..] if is_range(*first, *last) => others,
-            _ if is_plain(*first) => others,
-            _ => return None,
-        };
-    }
-    (!members.is_empty()).then_some(after)
-}
-
-fn is_range(first: u8, last: u8) -> bool {
-    let kinds = [u8::is_ascii_digit, u8::is_ascii_lowercase, u8::is_ascii_uppercase];
-    first <= last && kinds.iter().any(|kind| kind(&first) && kind(&last))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns_that_all_read_alike_are_told_from_others() {
-        for plain in [
-            "^.*a100.*$",
-            "^NVIDIA (A100|H100)( 80GB)?$",
-            "[a-zA-Z0-9_.]+",
-            r"\d+\.\d+ ?\w*?",
-            "[^a-f]",
-            "a|",
-            "",
-            r"\[\]",
-        ] {
-            assert!(is_plain_pattern(plain.as_bytes()), "{plain}");
-        }
-        for other in [
-            "a**", "*a", "(*)", "^*", "a{2}", "(?x)a", "(?-u)a", "[[a]]", "[a&&b]", "[a--b]", "[]a]", "[^]", "[a",
-            "[z-a]", "[A-z]", r"\Qa\E", r"\pL", r"\x41", r"\b", r"\<a", r"a\", "a??*", r"[\w]", "]",
-        ] {
-            assert!(!is_plain_pattern(other.as_bytes()), "{other}");
-        }
-    }
 
     #[test]
     fn quantities_and_versions_are_plain_or_not() {

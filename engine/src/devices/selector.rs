@@ -37,7 +37,7 @@ const MAX_LENGTH_OF_LOOP: usize = 1024;
 const EVALUATION: usize = 256;
 
 /// The functions and operators that cost no more than their arguments are long.
-const KNOWN: [&str; 50] = [
+const KNOWN: [&str; 43] = [
     "_&&_",
     "_||_",
     "!_",
@@ -57,11 +57,6 @@ const KNOWN: [&str; 50] = [
     "_[_]",
     "_?._",
     "_[?_]",
-    "optional.of",
-    "optional.none",
-    "of",
-    "none",
-    "or",
     "orValue",
     "hasValue",
     "value",
@@ -80,8 +75,6 @@ const KNOWN: [&str; 50] = [
     "compareTo",
     "isGreaterThan",
     "isLessThan",
-    "isInteger",
-    "asInteger",
     "sign",
     "semver",
     "isSemver",
@@ -156,6 +149,9 @@ impl Selector {
         if operators > MAX_OPERATORS {
             return Err(SelectorError::TooManyOperators);
         }
+        if alike::has_repeated_operators(text) {
+            return Err(SelectorError::Unsupported("!!, -- and comments".to_owned()));
+        }
         stacker::grow(STACK, || {
             let expression = Parser::default().enable_optional_syntax(true).parse(text);
             let expression = expression.map_err(|error| SelectorError::Unreadable(first_line(&error.to_string())))?;
@@ -171,6 +167,7 @@ impl Selector {
                     "a loop in an expression of more than {MAX_LENGTH_OF_LOOP} characters"
                 )));
             }
+            alike::check(&expression).map_err(SelectorError::Unsupported)?;
             let rounds = if look.loops { text.len() / 16 } else { 1 };
             Ok(Self {
                 expression: optional::put(expression).map_err(|Unsupported(what)| SelectorError::Unsupported(what))?,
@@ -272,7 +269,6 @@ impl Look {
         match &expression.expr {
             Expr::Unspecified | Expr::Ident(_) => Ok(()),
             Expr::Literal(literal) => {
-                alike::check_literal(literal).map_err(SelectorError::Unsupported)?;
                 if let LiteralValue::String(text) = literal {
                     self.texts.insert(text.inner().to_owned());
                 }
@@ -295,7 +291,6 @@ impl Look {
                     "_[_]" | "_[?_]" | "@in" if call.args.iter().all(is_made) => self.looks_at_all = true,
                     _ => {}
                 }
-                alike::check_call(call).map_err(SelectorError::Unsupported)?;
                 let parts = call.target.iter().map(|target| &**target).chain(&call.args);
                 parts.into_iter().try_for_each(|part| self.at(part, loops))
             }
@@ -304,18 +299,12 @@ impl Look {
                 self.at(&select.operand, loops)
             }
             Expr::List(list) => list.elements.iter().try_for_each(|element| self.at(element, loops)),
-            // Of an entry that stands there twice Kubernetes makes a mistake.
             Expr::Map(_) => Err(SelectorError::Unsupported("maps".to_owned())),
             Expr::Comprehension(comprehension) => {
                 if loops > 0 {
                     return Err(SelectorError::Unsupported("a loop within a loop".to_owned()));
                 }
                 (self.loops, self.looks_at_all) = (true, true);
-                let variables = [&comprehension.iter_var].into_iter().chain(&comprehension.iter_var2);
-                variables
-                    .into_iter()
-                    .try_for_each(|name| alike::check_variable(name))
-                    .map_err(SelectorError::Unsupported)?;
                 self.at(&comprehension.iter_range, loops)?;
                 [
                     &comprehension.accu_init,
@@ -364,7 +353,8 @@ fn value_of_attribute(attribute: &Attribute) -> Value {
         Attribute::Bool(value) => Value::Bool(*value),
         Attribute::Int(value) => Value::Int(*value),
         Attribute::Text(text) => text.to_string().into(),
-        Attribute::Version(text) => made(SEMVER.as_ref(), text),
+        // What stands behind a plus sign is no part of it when it is compared.
+        Attribute::Version(text) => made(SEMVER.as_ref(), text.split('+').next().unwrap_or_default()),
         Attribute::List(list) => list.iter().map(value_of_attribute).collect::<Vec<_>>().into(),
     }
 }

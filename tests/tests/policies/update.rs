@@ -303,15 +303,16 @@ async fn a_group_is_added_once_before_the_pod_is_bound() -> Outcome {
     )
     .await?;
     // Nor of one with a gate of its maker's own, whose charge would go wherever the group's queue goes.
-    cluster.create(pod("own-gate").gate(keys::GATE)).await?;
-    denied(
-        cluster,
-        "own-gate",
-        "added to a pod with the gate and without a queue",
-        change.clone(),
-        &[says],
-    )
-    .await?;
+    for (name, queue) in [("own-gate", None), ("no-queue", Some(""))] {
+        let gated = pod(name).gate(keys::GATE);
+        let gated = match queue {
+            Some(queue) => gated.annotation(keys::QUEUE_NAME, queue),
+            None => gated,
+        };
+        cluster.create(gated).await?;
+        let what = "added to a pod with the gate and without a queue";
+        denied(cluster, name, what, change.clone(), &[says]).await?;
+    }
     let account = Account::new("volcano-system", "volcano-controllers");
     cluster.plane.create_namespace("volcano-system", &[], &[]).await?;
     let kubectl = cluster.plane.kubectl();
