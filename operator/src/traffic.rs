@@ -39,15 +39,14 @@ impl Traffic {
 
     /// A write begins. Its end must be told by [`Self::end`].
     pub fn begin(&mut self, namespace: &str) {
-        match self.namespaces.get_mut(namespace) {
-            Some(writes) => writes.under_way += 1,
-            None => {
-                let writes = Writes {
-                    under_way: 1,
-                    ..Writes::default()
-                };
-                self.namespaces.insert(namespace.into(), writes);
-            }
+        if let Some(writes) = self.namespaces.get_mut(namespace) {
+            writes.under_way += 1;
+        } else {
+            let writes = Writes {
+                under_way: 1,
+                ..Writes::default()
+            };
+            self.namespaces.insert(namespace.into(), writes);
         }
     }
 

@@ -22,7 +22,7 @@ use super::times::{end_of_deletion, read_time};
 use super::waiting::{Shape, Traits};
 use super::workload::QueueNaming;
 use super::{Cluster, Kind};
-use crate::ids::{NodeId, PodId, QueueId};
+use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::refs::WorkloadKind;
 use crate::task::Task;
 pub(crate) use imagined::Allowance;
@@ -79,9 +79,6 @@ impl Cluster {
         let only_node = self.only_node_of(&reading).filter(|_| bound_to.is_none());
         let (group, task_spec, job) = self.workloads_of(&reading, &pod.metadata, &namespace);
         let old = known.and_then(|id| self.pod(id));
-        let group_is_there = group.is_some_and(|group| self.workload(group).claim.is_some());
-        let was_settled = old.is_some_and(|old| old.queue_is_settled && old.group == group);
-        let queue_is_settled = reading.queue_annotation.is_some() || group_is_there || was_settled;
         let (assigned, let_in) = (self.assigned_of(&reading, old), self.let_in_set(&reading));
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
         let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
@@ -95,7 +92,7 @@ impl Cluster {
             namespace,
             name: name.into(),
             queue,
-            queue_is_settled,
+            queue_is_settled: self.is_queue_settled(&reading, group, old),
             stage,
             charge: None,
             priority: pod.spec.priority.unwrap_or(0),
@@ -178,6 +175,13 @@ impl Cluster {
             return charged;
         }
         self.queue_of_unnamed(namespace, reading.group.as_deref())
+    }
+
+    /// Whether what says which queue a pod's is is there now, or was before: the pod itself, or its group.
+    fn is_queue_settled(&self, reading: &Reading, group: Option<WorkloadId>, old: Option<&Pod>) -> bool {
+        let group_is_there = || group.is_some_and(|group| self.workload(group).claim.is_some());
+        let was_settled = || old.is_some_and(|old| old.queue_is_settled && old.group == group);
+        reading.queue_annotation.is_some() || group_is_there() || was_settled()
     }
 
     /// The queue of a pod that names none: its group's, else its namespace's, else the default queue; and whether it is that
