@@ -131,8 +131,6 @@ fn is_text(part: &IdedExpr) -> bool {
 /// `orValue`, `value` or `hasValue` of what a device may not say.
 fn check_maybe(call: &CallExpr) -> Result<(), String> {
     let is_maybe = call.target.as_ref().is_some_and(|target| is_maybe(target, 0));
-    let is_plain =
-        |argument: &IdedExpr| matches!(&argument.expr, Expr::Literal(literal) if check_literal(literal).is_ok());
     if is_maybe && call.args.iter().all(is_plain) {
         Ok(())
     } else {
@@ -140,6 +138,15 @@ fn check_maybe(call: &CallExpr) -> Result<(), String> {
             "a value that may be missing, other than of an attribute or a capacity and with a plain value in its place"
                 .to_owned(),
         )
+    }
+}
+
+/// Whether it is a literal, or a list of such.
+fn is_plain(part: &IdedExpr) -> bool {
+    match &part.expr {
+        Expr::Literal(literal) => check_literal(literal).is_ok(),
+        Expr::List(list) => !list.elements.is_empty() && list.elements.iter().all(is_plain),
+        _ => false,
     }
 }
 
