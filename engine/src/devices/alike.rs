@@ -75,6 +75,8 @@ fn check_part(part: &IdedExpr, variable: Option<&str>) -> Result<(), String> {
         Expr::Call(call) => match &*call.func_name {
             "orValue" | "value" | "hasValue" => check_maybe(call),
             "@in" => check_in(call, variable),
+            // Kubernetes takes what can't be compared for equal there, such as a version and a number.
+            "_==_" | "_!=_" if call.args.iter().any(has_list) => Err("lists that are compared".to_owned()),
             "_[_]" if variable.is_none() => check_index(call),
             name if variable.is_some() && NOT_IN_LOOPS.contains(&name) => {
                 Err(format!("{} in a loop", name.replace('_', "")))
@@ -86,6 +88,15 @@ fn check_part(part: &IdedExpr, variable: Option<&str>) -> Result<(), String> {
             }
         },
         Expr::Unspecified | Expr::Map(_) | Expr::Struct(_) => Err("maps and messages".to_owned()),
+    }
+}
+
+/// Whether it is a list, or may come to one, that stands there.
+fn has_list(part: &IdedExpr) -> bool {
+    match &part.expr {
+        Expr::List(_) => true,
+        Expr::Call(call) => matches!(&*call.func_name, "_+_" | "_?_:_" | "orValue") && call.args.iter().any(has_list),
+        _ => false,
     }
 }
 
@@ -162,9 +173,9 @@ fn is_maybe(part: &IdedExpr, depth: usize) -> bool {
             // The domain itself may be missing where something of it is looked up.
             let is_domain_that_may_be =
                 |part: &IdedExpr| matches!(&part.expr, Expr::Call(call) if by_text(call, "_[?_]").is_some_and(is_all));
-            operand.is_some_and(|operand| {
-                is_domain(operand) || is_domain_that_may_be(operand) || is_maybe(operand, depth + 1)
-            })
+            // Of what is no domain, what is looked up by [?] is a mistake here, and missing in Kubernetes.
+            let goes_on = |operand| call.func_name == "_?._" && is_maybe(operand, depth + 1);
+            operand.is_some_and(|operand| is_domain(operand) || is_domain_that_may_be(operand) || goes_on(operand))
         }
         _ => false,
     }
@@ -176,6 +187,10 @@ fn check_in(call: &CallExpr, variable: Option<&str>) -> Result<(), String> {
     };
     if is_text(what) && (is_domain(within) || is_all(within)) {
         return Ok(());
+    }
+    let holds_lists = matches!(&within.expr, Expr::List(list) if list.elements.iter().any(has_list));
+    if has_list(what) || holds_lists {
+        return Err("lists within lists".to_owned());
     }
     check_part(what, variable)?;
     check_part(within, variable)
@@ -249,12 +264,12 @@ fn check_call(call: &CallExpr) -> Result<(), String> {
     }
 }
 
-/// A quantity or version is made of a plain text, or of what a device says.
+/// A quantity or version is made of a plain text.
 fn check_made(argument: Option<&IdedExpr>, plain: &LazyLock<Option<Regex>>, others: &str) -> Result<(), String> {
     let is_plain = |text: &str| plain.as_ref().is_some_and(|plain| plain.is_match(text));
     let is_alike = argument.is_some_and(|argument| match &argument.expr {
         Expr::Literal(LiteralValue::String(text)) => is_plain(text.inner()),
-        _ => is_value(argument),
+        _ => false,
     });
     is_alike.then_some(()).ok_or_else(|| others.to_owned())
 }

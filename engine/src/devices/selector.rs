@@ -25,7 +25,7 @@ use super::optional::{self, ATTRIBUTES_OR_NONE, CAPACITY_OR_NONE, Unsupported};
 const MAX_LENGTH: usize = 10 * 1024;
 /// So deep brackets may be nested.
 const MAX_DEPTH: usize = 48;
-/// So many operators, dots and brackets there may be.
+/// So many operators, dots, commas and brackets there may be.
 const MAX_OPERATORS: usize = 256;
 /// What the deepest of these take of a stack in a debug build, twice over: reading takes 70 kB for a bracket there.
 const STACK: usize = 32 << 20;
@@ -96,7 +96,7 @@ pub enum SelectorError {
     #[error("its brackets are nested deeper than {MAX_DEPTH}")]
     TooDeep,
     /// It has too many operators.
-    #[error("it has more than {MAX_OPERATORS} operators, dots and brackets")]
+    #[error("it has more than {MAX_OPERATORS} operators, dots, commas and brackets")]
     TooManyOperators,
     /// It calls what may cost more than its text is long, or is not known.
     #[error("Cardgate does not evaluate {0}")]
@@ -130,6 +130,7 @@ pub struct Selector {
 static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut functions = Context::default().with_all();
     functions.add_function("matches", matches);
+    functions.add_function("size", size);
     functions
 });
 /// Makes values of the types that only functions make.
@@ -154,7 +155,11 @@ impl Selector {
         }
         stacker::grow(STACK, || {
             let expression = Parser::default().enable_optional_syntax(true).parse(text);
-            let expression = expression.map_err(|error| SelectorError::Unreadable(first_line(&error.to_string())))?;
+            // The first alone: each is told with all that stands before it.
+            let expression = expression.map_err(|error| {
+                let first = error.errors.first().map(ToString::to_string);
+                SelectorError::Unreadable(first_line(&first.unwrap_or_default()))
+            })?;
             let mut look = Look::default();
             look.at(&expression, 0)?;
             if look.patterns > MAX_PATTERNS {
@@ -243,7 +248,9 @@ fn depth_and_operators(text: &str) -> (usize, usize) {
                 operators += 1;
             }
             b')' | b']' | b'}' => depth = depth.saturating_sub(1),
-            b'+' | b'-' | b'*' | b'/' | b'%' | b'!' | b'?' | b'<' | b'>' | b'=' | b'&' | b'|' | b'.' => operators += 1,
+            b',' | b'+' | b'-' | b'*' | b'/' | b'%' | b'!' | b'?' | b'<' | b'>' | b'=' | b'&' | b'|' | b'.' => {
+                operators += 1
+            }
             _ => {}
         }
     }
@@ -331,6 +338,20 @@ fn is_made(part: &IdedExpr) -> bool {
         Expr::List(list) => list.elements.iter().any(is_made),
         _ => true,
     }
+}
+
+/// How many letters a text has, or elements a list: cel counts bytes.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "arguments of functions are handed over like this"
+)]
+fn size(context: &FunctionContext<'_, '_>, This(of): This<Value>) -> Result<i64, ExecutionError> {
+    let size = match &of {
+        Value::String(text) => text.chars().count(),
+        Value::List(list) => list.len(),
+        _ => return Err(context.error("it has no size")),
+    };
+    i64::try_from(size).map_err(|error| context.error(error.to_string()))
 }
 
 /// Whether a text has what a pattern says. Kubernetes' classes are of ASCII, as those of this library are; and cel's own takes a second to
