@@ -249,7 +249,7 @@ fn depth_and_operators(text: &str) -> (usize, usize) {
             }
             b')' | b']' | b'}' => depth = depth.saturating_sub(1),
             b',' | b'+' | b'-' | b'*' | b'/' | b'%' | b'!' | b'?' | b'<' | b'>' | b'=' | b'&' | b'|' | b'.' => {
-                operators += 1
+                operators += 1;
             }
             _ => {}
         }
@@ -341,10 +341,6 @@ fn is_made(part: &IdedExpr) -> bool {
 }
 
 /// How many letters a text has, or elements a list: cel counts bytes.
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "arguments of functions are handed over like this"
-)]
 fn size(context: &FunctionContext<'_, '_>, This(of): This<Value>) -> Result<i64, ExecutionError> {
     let size = match &of {
         Value::String(text) => text.chars().count(),
