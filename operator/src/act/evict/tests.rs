@@ -123,7 +123,7 @@ fn protected() -> (String, Arc<AtomicUsize>) {
             stream.read_exact(&mut vec![0; length]).unwrap();
             counted.fetch_add(1, Ordering::Relaxed);
             let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "a budget",
-                "reason": "TooManyRequests", "code": 429});
+                "reason": "TooManyRequests", "code": 429, "details": {"causes": [{"reason": "DisruptionBudget"}]}});
             let status = status.to_string();
             let answer = format!(
                 "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: \
