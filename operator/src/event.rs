@@ -16,8 +16,8 @@ pub enum Event {
     Observed(Observation),
     /// Another configuration is to be put in force; who sent it is told when it is.
     Configuration(Arc<Configuration>, oneshot::Sender<()>),
-    /// The label of a node, by its name, has been written, or could not be for now.
-    NodeLabelled(Arc<str>),
+    /// The label of a node, by its name and unique id, has been written, or could not be for now.
+    NodeLabelled(Arc<str>, Box<str>),
     /// The label of a node is refused: why, in the API server's words.
     NodeNotLabelled {
         /// The node's name.

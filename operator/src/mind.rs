@@ -75,8 +75,8 @@ pub struct Mind {
     under_way: usize,
     /// Questions of schedulers that wait for an answer.
     questions: Vec<Pending>,
-    /// Nodes whose label is being written.
-    labelling: BTreeSet<Arc<str>>,
+    /// Nodes whose label is being written, by name and unique id: one that is made anew waits for no other.
+    labelling: BTreeSet<(Arc<str>, Box<str>)>,
     /// What the policies inside the API server are to read.
     parameters: watch::Sender<Option<Arc<Parameters>>>,
     /// Whether the configuration has changed since that was told.

@@ -270,7 +270,8 @@ impl Actor {
             }
         };
         let tried = self.lanes.write(namespace, write).await;
-        tried.unwrap_or_else(|| Tried::Refused(NOT_ANSWERED.to_owned()))
+        // Nobody has refused it: it is as it was, and keeps its place in a gang that has begun.
+        tried.unwrap_or_else(|| Tried::NotWritten(NOT_ANSWERED.to_owned()))
     }
 
     /// Whether the pod is already as it should be.

@@ -33,12 +33,12 @@ impl Actor {
         let actor = self.clone();
         self.runtime.spawn(async move {
             if let Some(refusal) = actor.keep_labelling(&node, &uid, &labels).await {
-                let (node, why) = (Arc::clone(&node), refusal.message);
+                let (node, uid, why) = (Arc::clone(&node), uid.clone(), refusal.message);
                 // The mind is gone only when the program ends.
                 let _ = actor.events.send(Event::NodeNotLabelled { node, uid, why }).await;
                 sleep(REST).await;
             }
-            let _ = actor.events.send(Event::NodeLabelled(node)).await;
+            let _ = actor.events.send(Event::NodeLabelled(node, uid)).await;
         });
     }
 
@@ -53,7 +53,7 @@ impl Actor {
             tracing::warn!(node, ?labels, reason = %failure, "not labelled, trying again");
             match failure {
                 failure if failure.is_gone() || failure.is_passing() => {}
-                Failure::Api(status) => return Some(status),
+                Failure::Api(status) if matches!(status.code, 400 | 403 | 422) => return Some(status),
                 _ => {}
             }
             sleep(wait).await;

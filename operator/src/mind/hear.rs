@@ -84,8 +84,8 @@ impl Mind {
                 // Who asked may have gone; the configuration is in force all the same.
                 let _ = in_force.send(());
             }
-            Event::NodeLabelled(node) => {
-                self.labelling.remove(&node);
+            Event::NodeLabelled(node, uid) => {
+                self.labelling.remove(&(node, uid));
             }
             Event::NodeNotLabelled { node, uid, why } => {
                 let message = format!(

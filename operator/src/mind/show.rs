@@ -296,7 +296,7 @@ impl Mind {
         for (id, labels) in wrong {
             let node = self.cluster.node(id);
             if let Some(offer) = node.offer()
-                && self.labelling.insert(Arc::clone(&node.name))
+                && self.labelling.insert((Arc::clone(&node.name), offer.uid.clone()))
             {
                 self.actor.label_node(Arc::clone(&node.name), offer.uid.clone(), labels);
             }
