@@ -36,13 +36,16 @@ pub(super) struct Marks<'p> {
 }
 
 impl Cluster {
-    /// What a pod holds at its stage: nothing while it waits, and nothing once its deletion has taken too long.
+    /// What a pod holds at its stage: nothing while it waits, and nothing once its deletion has taken too long, or where it is deleted
+    /// before it had a node and what it holds is what its claims ask for: it will run nowhere.
     pub(super) fn charge_for(&self, pod: &Pod, now: Timestamp) -> Option<Charge> {
         let holds = match pod.stage {
             Stage::Waiting | Stage::Blocked => false,
             Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => true,
         };
-        let ended = self.quota_end(pod).is_some_and(|end| end <= now);
+        // What claims come to that nothing is allocated for is anything that somebody writes.
+        let is_any = pod.task.claimed.is_some() && pod.deleted.is_some() && matches!(pod.stage, Stage::Unbound { .. });
+        let ended = is_any || self.quota_end(pod).is_some_and(|end| end <= now);
         (pod.queue.is_some() && holds && !ended).then(|| self.charge(pod, self.charged_alternative(pod).as_ref()))
     }
 

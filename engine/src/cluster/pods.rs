@@ -83,8 +83,7 @@ impl Cluster {
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
         let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
         let returned = self.return_of(reading.controller.as_ref(), now);
-        // Until the scheduler has said where, a pod is expected where the decision expected it.
-        let room = bound_to.or(only_node).or_else(|| old?.room);
+        let room = bound_to.or_else(|| expected_on(only_node, old, deleted));
         let mut new = Pod {
             // Without a readable time of creation, a pod is as young as can be.
             created: read_time(pod.metadata.creation_timestamp.as_deref()).unwrap_or(now),
@@ -249,6 +248,7 @@ impl Cluster {
             group: pod.group,
             task_spec: pod.task_spec.clone(),
             priority: pod.priority,
+            preempts: reading.preempts,
             task: reading.task,
             constraints: reading.constraints,
             cross_quota: reading.cross_quota,
@@ -398,6 +398,13 @@ fn stage(
         Some(unbound @ Stage::Unbound { .. }) => unbound,
         _ => Stage::Unbound { since: now, looks: 0 },
     }
+}
+
+/// Where a pod without a node is expected: until the scheduler has said where, where the decision expected it. API servers bind nobody who
+/// is being deleted: it goes nowhere any more, and whose finalizer keeps it there keeps no room with it.
+fn expected_on(only_node: Option<NodeId>, old: Option<&Pod>, deleted: Option<Timestamp>) -> Option<NodeId> {
+    let expected = only_node.or_else(|| old?.room);
+    expected.filter(|_| deleted.is_none())
 }
 
 /// How often pods of its controller had come back when this one came, or was let in; `now` is how often they have by now.

@@ -184,7 +184,13 @@ impl Said {
 
     /// Where it is, or where it will be alone.
     pub fn place(&self) -> Option<&str> {
-        self.node.as_deref().or(self.pin.as_deref())
+        let pin = self.pin.as_deref().filter(|_| !self.never_runs());
+        self.node.as_deref().or(pin)
+    }
+
+    /// Whether it is deleted and has no node: API servers bind it to none any more.
+    pub fn never_runs(&self) -> bool {
+        self.deleted.is_some() && self.node.is_none()
     }
 }
 

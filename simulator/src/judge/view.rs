@@ -289,12 +289,13 @@ impl View {
     }
 
     /// Whether a pod holds anything: it does not while a gate holds it, anybody's, when it is over, and when it is gone but for its
-    /// name.
+    /// name; nor by claims where it is deleted before it has a node.
     pub fn holds(&self, pod: &Pod) -> bool {
         let is_gone = pod.deleted.is_some_and(|at| {
             let until = at.checked_add(self.configuration.terminating).unwrap_or(Timestamp::MAX);
             until <= self.now
         });
+        let is_gone = is_gone || pod.never_runs() && !pod.claimed.counted.is_empty();
         let mut gates = pod.spec["schedulingGates"].as_array().into_iter().flatten();
         let is_gated = gates.any(|gate| gate["name"] != GATE);
         !(pod.is_held || is_gated || pod.is_over || is_gone)
@@ -326,7 +327,7 @@ impl View {
     pub fn is_expected_unseen(&self) -> bool {
         self.pods.iter().any(|pod| {
             let was_let_in = self.holds(pod) && (self.queue_of(pod).is_some() || Self::is_under_cross_quota(pod));
-            was_let_in && pod.place().is_none() && !pod.claimed.allocated
+            was_let_in && !pod.never_runs() && pod.place().is_none() && !pod.claimed.allocated
         })
     }
 }

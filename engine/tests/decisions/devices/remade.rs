@@ -309,6 +309,20 @@ fn who_shares_a_claim_that_is_made_and_deleted_again_and_again_is_as_if_it_had_b
     assert_eq!(world.allocated("team-a", "A"), 2);
 }
 
+/// Its maker's finalizer keeps it, and nothing will be allocated for it any more: what its claim says then must keep nobody else out.
+#[test]
+fn who_is_evicted_for_its_claim_holds_nothing_though_it_does_not_go() {
+    let mut world = world();
+    let_in_for(&mut world, "p1", &exactly(2, Some("A")));
+    world.remove_claim("p1");
+    world.claim("p1", &exactly(1000, Some("A")), &json!({}));
+    assert_eq!(sent_back(&mut world).len(), 1);
+    assert_eq!(world.allocated("team-a", "A"), 1000);
+    world.pod(&let_in("p1", Some(r#"{"A":2}"#)).deleted(10));
+    assert_eq!(world.allocated("team-a", "A"), 0);
+    let_in_for(&mut world, "p2", &exactly(2, Some("A")));
+}
+
 #[test]
 fn who_is_deleted_while_nothing_provides_what_it_requests_stays_so_when_something_does() {
     let mut world = world();

@@ -354,6 +354,7 @@ impl Run {
             room: truth
                 .node
                 .or(old.and_then(|old| old.room))
+                .filter(|_| truth.node.is_some() || truth.deleted.is_none())
                 .filter(|_| !matches!(stage, Stage::Waiting | Stage::Blocked)),
             deleted: truth.deleted,
             arrival: waited.map_or(self.arrivals, |old| old.arrival),

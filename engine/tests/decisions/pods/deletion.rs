@@ -40,6 +40,37 @@ fn a_pod_that_does_not_go_holds_its_quota_for_its_grace_period_and_terminating_t
     assert_eq!(world.cluster.node(n1).pods.len(), 1);
 }
 
+/// A scheduler of its own, or a volume that is not there, keeps each without a node; and its maker's finalizer keeps it from being gone.
+#[test]
+fn who_is_deleted_before_it_has_a_node_keeps_no_room() {
+    for pinned in [false, true] {
+        let mut world = world();
+        world.queue(&queue("team-b").quota(r#"{"A": 8}"#));
+        for ghost in ["p", "q", "r", "s", "t", "u", "v", "w"] {
+            let pinned = |pod: Object| if pinned { pod.pinned_to("n1") } else { pod };
+            world.pod(&pinned(gpu(ghost)));
+            assert_eq!(world.admit_names(), [ghost]);
+            let let_in = || pinned(gpu(ghost).ungated().assigned("A"));
+            world.pod(&let_in());
+            let now = world.now.as_second();
+            world.pod(&let_in().deleted(now));
+            world.now = at(now + 299);
+            assert_eq!(world.admit(), []);
+            assert_eq!(
+                world.allocated("team-a", "A"),
+                1,
+                "its quota it keeps for terminatingTimeout"
+            );
+            world.now = at(now + 300);
+            world.admit();
+            assert_eq!(world.allocated("team-a", "A"), 0);
+        }
+        let others: Vec<_> = (0..8).map(|index| format!("b{index}")).collect();
+        world.pods(others.iter().map(|name| gpu(name).queue("team-b")));
+        assert_eq!(world.admit_names(), others);
+    }
+}
+
 #[test]
 fn another_terminating_timeout_applies_to_pods_that_are_being_deleted() {
     let mut world = deleted();
