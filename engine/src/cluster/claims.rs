@@ -44,7 +44,9 @@ impl Cluster {
         // What it wrote long ago says nothing about whether it runs.
         let is_fresh = |time: &str| {
             let written = time.parse::<Timestamp>();
-            written.is_ok_and(|written| now.duration_since(written) < VOLCANO_MEMORY)
+            let age = written.map(|written| now.duration_since(written));
+            // Anybody may write what is yet to come, and it would be fresh for ever.
+            age.is_ok_and(|age| age < VOLCANO_MEMORY && age > -VOLCANO_MEMORY)
         };
         let by_volcano = group
             .status

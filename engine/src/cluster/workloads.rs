@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crds::keys::EXEMPT_NAMESPACES;
 use crds::pod::Metadata;
 use jiff::Timestamp;
 
@@ -54,6 +55,8 @@ impl Cluster {
         }
     }
 
+    /// Takes what a workload says of itself; nothing of one in an exempt namespace, where nobody's pods are managed: it would have its queue
+    /// keep what none of them takes.
     pub(super) fn apply_claim(
         &mut self,
         kind: WorkloadKind,
@@ -63,6 +66,9 @@ impl Cluster {
         told: Option<Reason>,
         now: Timestamp,
     ) {
+        if EXEMPT_NAMESPACES.contains(&namespace) {
+            return;
+        }
         let id = self.workload_id(kind, namespace, name);
         let epoch = self.epoch(kind.watched());
         self.workloads[id].is_listed(epoch);

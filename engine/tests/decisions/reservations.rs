@@ -21,6 +21,45 @@ fn world() -> World {
     world
 }
 
+/// In namespaces whose pods are nobody's business nothing is kept: their pods could not take it.
+#[test]
+fn groups_and_jobs_of_exempt_namespaces_are_not_concerned() {
+    for namespace in ["kube-system", "cardgate-system"] {
+        let mut world = world();
+        world.queue(&queue("default").quota(r#"{"A100": 5}"#));
+        world.group(&asking("g", 5).namespace(namespace).set(["spec", "queue"], "default"));
+        world.job(&held_job("j", r#"{"A100": 5}"#).namespace(namespace));
+        assert_eq!(world.admit(), []);
+        assert_eq!((world.kept("default"), world.kept("team-a")), (0, 0));
+        for kind in [WorkloadKind::PodGroup, WorkloadKind::Job] {
+            let there = ["g", "j"].map(|name| world.cluster.workload_named(kind, namespace, name));
+            assert_eq!(there, [None; 2]);
+        }
+    }
+}
+
+/// A group's phase may be written by whoever may write the group: who says that it runs has nothing kept for it, and waits anew after that.
+#[test]
+fn saying_that_it_runs_gives_up_what_is_kept() {
+    let mut world = world();
+    let running = |name: &str| asking(name, 5).set(["status", "phase"], "Running");
+    let inqueue = |name: &str| asking(name, 5).set(["status", "phase"], "Inqueue");
+    for name in ["g", "h"] {
+        world.group(&asking(name, 5));
+        world.admit();
+        assert!(world.is_kept("team", name), "{name}");
+        world.group(&running(name));
+        world.admit();
+        assert!(!world.is_kept("team", name), "{name}");
+    }
+    // Both at once would be more than the queue has.
+    for name in ["g", "h"] {
+        world.group(&inqueue(name));
+    }
+    world.admit();
+    assert!(world.kept("team-a") <= 5, "{}", world.kept("team-a"));
+}
+
 fn asking(name: &str, cards: i64) -> Object {
     group(name, 1).card_request(&format!(r#"{{"A100": {cards}}}"#))
 }
@@ -441,7 +480,8 @@ fn groups_that_are_made_and_deleted_in_turn_hold_no_more_than_ones_that_stay() {
 fn groups_that_cannot_be_used_for_a_while_hold_no_more_than_ones_that_stay() {
     let unusable = |name: &str| asking(name, 5).set(["spec", "minTaskMember"], json!({ "w".repeat(300): 1 }));
     let completed = |name: &str| asking(name, 5).set(["status", "phase"], "Completed");
-    for edited in [&unusable as &dyn Fn(&str) -> Object, &completed] {
+    let running = |name: &str| asking(name, 5).set(["status", "phase"], "Running");
+    for edited in [&unusable as &dyn Fn(&str) -> Object, &completed, &running] {
         another_has_its_turn_where_groups_are_given_up(|world, name| {
             world.group(&edited(name));
             assert!(!world.is_kept("team", name));

@@ -36,7 +36,7 @@ impl Facts {
     /// Whether it gives up by saying this what is kept for it, and its place: else who says so shortly before its time is over, and takes it back
     /// then, would have a queue keep as much for ever.
     pub(in crate::cluster) fn gives_up(&self, claim: &Claim) -> bool {
-        self.reserved.is_some() && !claim.may_be_kept()
+        self.reserved.is_some() && (!claim.may_be_kept() || claim.said == Said::Started)
     }
 
     /// A Job that is suspended again has given up its place; its pods are gone or going.

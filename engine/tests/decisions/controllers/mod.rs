@@ -166,6 +166,8 @@ fn volcanos_scheduler_is_known_by_what_it_alone_writes() {
         (by_volcano(1000), false, false),
         // It may be gone since.
         (by_volcano(300), true, false),
+        // Nobody writes what is yet to come, but who wants it to be fresh for ever.
+        (by_volcano(100_000), true, false),
         (group("g", 1).set(["status", "conditions"], own), true, false),
         (group("g", 1), true, false),
     ] {
