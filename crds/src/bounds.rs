@@ -20,8 +20,8 @@ pub const ALTERNATIVES: usize = 32;
 pub const CARD_NAME_LENGTH: usize = 160;
 /// Cards that one quota names: all that a large cluster has, many times over.
 pub const QUOTA_ENTRIES: usize = 256;
-/// Cards, or alternatives, that one workload asks for.
-pub const REQUEST_ENTRIES: usize = 64;
+/// Cards that one workload asks for, each alternative included: each name is known as long as the workload is, whether a node has it or not.
+pub const REQUEST_CARDS: usize = 64;
 /// Resources that one list names (a capability, `minResources`), and that one pod requests: nodes offer about ten.
 pub const RESOURCES: usize = 64;
 /// Length of the name of a resource: a prefix of 253 characters, a slash, and a name of 63.

@@ -83,7 +83,7 @@ pub struct CardRequest {
 impl CardRequest {
     /// Reads the JSON of `volcano.sh/card.request` (Capacity Card, **Job Annotations for Card Requests**).
     pub fn parse(text: &str) -> Result<Self, CardCountsError> {
-        let most = (bounds::REQUEST_ENTRIES, bounds::annotation_length(CARD_REQUEST));
+        let most = (bounds::REQUEST_CARDS, bounds::annotation_length(CARD_REQUEST));
         let counts = parse_counts(text, most, |key| {
             CardAlternatives::parse(key)
                 .map(|names| names.to_string())
@@ -101,7 +101,7 @@ impl CardRequest {
 /// What to do where there are too many.
 const REMEDY: &str = "leave out the cards that are not needed";
 
-/// Reads at most so many entries of a text that is at most so long.
+/// Reads the entries of a text that is at most so long, and names at most so many cards, each alternative included.
 fn parse_counts(
     text: &str,
     (most, length): (usize, usize),
@@ -149,16 +149,18 @@ impl<F: Fn(&str) -> Result<String, CardCountsError>> CountsVisitor<'_, F> {
     fn add(
         &self,
         counts: &mut Vec<(String, i64)>,
+        names: &mut usize,
         key: &str,
         value: &serde_json::Value,
     ) -> Result<(), CardCountsError> {
         let name = (self.canonical)(key)?;
+        *names += name.split(SEPARATOR).count();
         let count = value.as_i64().filter(|count| *count >= 0);
         let count = count.ok_or_else(|| CardCountsError::Value {
             key: cut(key),
             value: bounds::shown(&value.to_string()),
         })?;
-        BoundError::count(|| "the object".to_owned(), "cards", counts.len() + 1, self.most, REMEDY)?;
+        BoundError::count(|| "the object".to_owned(), "cards", *names, self.most, REMEDY)?;
         match counts.binary_search_by(|(known, _)| known.as_str().cmp(&name)) {
             Ok(_) => Err(CardCountsError::Duplicate(cut(key))),
             // Few enough for the others to be moved.
@@ -178,10 +180,10 @@ impl<'de, F: Fn(&str) -> Result<String, CardCountsError>> Visitor<'de> for Count
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut counts = Vec::new();
+        let (mut counts, mut names) = (Vec::new(), 0);
         while let Some(key) = map.next_key::<Text>()? {
             let value = map.next_value::<serde_json::Value>()?;
-            if let Err(error) = self.add(&mut counts, key.as_ref(), &value) {
+            if let Err(error) = self.add(&mut counts, &mut names, key.as_ref(), &value) {
                 *self.refused = Some(error);
                 return Err(de::Error::custom("refused"));
             }
@@ -256,6 +258,32 @@ mod tests {
                 "{error}"
             );
         }
+        // Each alternative counts.
+        let ways = |count: usize| {
+            format!(
+                "{{\"{}\": 1, \"X\": 1}}",
+                (0..count)
+                    .map(|index| format!("C{index}"))
+                    .collect::<Vec<_>>()
+                    .join("|")
+            )
+        };
+        let entry = |key: usize| {
+            format!(
+                "\"{}\": 1",
+                (0..32)
+                    .map(|index| format!("C{key}-{index}"))
+                    .collect::<Vec<_>>()
+                    .join("|")
+            )
+        };
+        let entries = |count: usize| format!("{{{}}}", (0..count).map(entry).collect::<Vec<_>>().join(","));
+        assert!(CardRequest::parse(&ways(32)).is_ok() && CardRequest::parse(&entries(2)).is_ok());
+        let error = CardRequest::parse(&entries(3)).unwrap_err().to_string();
+        assert!(
+            error.starts_with("the object has 96 cards, and 64 are allowed"),
+            "{error}"
+        );
         let error = CardQuota::parse(&text(100_000)).unwrap_err().to_string();
         assert!(error.contains("bytes, and 32768 are allowed"), "{error}");
     }

@@ -166,6 +166,6 @@ proptest! {
             (count <= most && text.len() <= bounds::annotation_length(key)).then_some(count)
         };
         prop_assert_eq!(CardQuota::parse(&text).ok().map(|all| all.iter().len()), fits(bounds::QUOTA_ENTRIES, CARD_QUOTA));
-        prop_assert_eq!(CardRequest::parse(&text).ok().map(|all| all.iter().len()), fits(bounds::REQUEST_ENTRIES, CARD_REQUEST));
+        prop_assert_eq!(CardRequest::parse(&text).ok().map(|all| all.iter().len()), fits(bounds::REQUEST_CARDS, CARD_REQUEST));
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::{Debug, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
-use crds::bounds::{QUOTA_ENTRIES, REQUEST_ENTRIES};
+use crds::bounds::{QUOTA_ENTRIES, REQUEST_CARDS};
 use crds::card::{CardAlternatives, parse_name};
 use crds::card_counts::{CardQuota, CardRequest};
 use crds::configuration::{Configuration, generation};
@@ -118,7 +118,7 @@ target!(card_quotas, "card-quotas", |text| {
     }
     assert_eq!(CardQuota::parse(&printed(quota.iter())).unwrap(), quota);
     // Who has a quota may ask for all of it.
-    let within = quota.iter().len() <= REQUEST_ENTRIES && text.len() <= 16_384;
+    let within = quota.iter().len() <= REQUEST_CARDS && text.len() <= 16_384;
     assert!(!within || CardRequest::parse(text).is_ok(), "{text:?}");
     true
 });
@@ -127,7 +127,7 @@ target!(card_requests, "card-requests", |text| {
     let Some(request) = read(text, CardRequest::parse) else {
         return false;
     };
-    assert!(request.iter().len() <= REQUEST_ENTRIES);
+    assert!(request.iter().len() <= REQUEST_CARDS);
     for (alternatives, count) in request.iter() {
         assert!(count >= 0 && CardAlternatives::parse(alternatives).unwrap().to_string() == alternatives);
     }
