@@ -75,8 +75,10 @@ pub enum ConfigurationError {
         found: String,
         expected: &'static str,
     },
-    /// One plugin twice.
-    #[error("{file}: {path} names the plugin {plugin} a second time: name it once, with all its arguments")]
+    /// One plugin twice, each time with other arguments.
+    #[error(
+        "{file}: {path} names the plugin {plugin} a second time, with other arguments: name it once, with all its arguments"
+    )]
     PluginTwice {
         file: &'static str,
         path: String,

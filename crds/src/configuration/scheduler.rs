@@ -116,31 +116,26 @@ impl Plugins {
         .find(|known| *known == name) else {
             return Ok(());
         };
-        if self.met.contains(&name) {
+        let arguments = arguments(entry, &mut parsed.warnings)?;
+        if !self.met.contains(&name) {
+            self.met.push(name);
+            return put_in_force(name, arguments, parsed);
+        }
+        // Volcano takes that, and so it stands in configurations that are in use: as long as both say the same, it says nothing more.
+        let mut again = parsed.clone();
+        if arguments.keys().next().is_some() {
+            put_in_force(name, arguments, &mut again)?;
+        }
+        if again.configuration != parsed.configuration {
             return Err(ConfigurationError::PluginTwice {
                 file: SCHEDULER_CONF,
                 path,
                 plugin: name.to_owned(),
             });
         }
-        self.met.push(name);
-
-        let warnings = &mut parsed.warnings;
-        let arguments = arguments(entry, warnings)?;
-        match name {
-            capacity_card::PLUGIN => {
-                let (own, shared) = capacity_card::read(arguments, warnings)?;
-                parsed.configuration.capacity_card = own;
-                parsed.configuration.capacity = shared;
-            }
-            capacity::PLUGIN => {
-                parsed.configuration.queue_plugin = QueuePlugin::Capacity;
-                parsed.configuration.capacity = capacity::read(arguments, warnings)?;
-            }
-            cross_quota::PLUGIN => parsed.configuration.cross_quota = Some(cross_quota::read(arguments, warnings)?),
-            mgpu::PLUGIN => parsed.configuration.mgpu = mgpu::read(arguments, warnings)?,
-            _ => {}
-        }
+        parsed.warnings.push(format!(
+            "{SCHEDULER_CONF}: {path} names the plugin {name} a second time, which has no effect: what it says the first time holds"
+        ));
         Ok(())
     }
 
@@ -167,6 +162,26 @@ impl Plugins {
         }
         Ok(())
     }
+}
+
+/// Takes over what the arguments of a plugin say.
+fn put_in_force(plugin: &str, arguments: Section, parsed: &mut Parsed) -> Result<(), ConfigurationError> {
+    let warnings = &mut parsed.warnings;
+    match plugin {
+        capacity_card::PLUGIN => {
+            let (own, shared) = capacity_card::read(arguments, warnings)?;
+            parsed.configuration.capacity_card = own;
+            parsed.configuration.capacity = shared;
+        }
+        capacity::PLUGIN => {
+            parsed.configuration.queue_plugin = QueuePlugin::Capacity;
+            parsed.configuration.capacity = capacity::read(arguments, warnings)?;
+        }
+        cross_quota::PLUGIN => parsed.configuration.cross_quota = Some(cross_quota::read(arguments, warnings)?),
+        mgpu::PLUGIN => parsed.configuration.mgpu = mgpu::read(arguments, warnings)?,
+        _ => {}
+    }
+    Ok(())
 }
 
 /// The arguments of a plugin: under `arguments`, and beside it, as some documents and most real configurations have it.

@@ -367,9 +367,21 @@ proptest! {
     }
 
     #[test]
-    fn both_queue_plugins_or_one_twice_are_refused(first in select(&[QUEUES, CARDS][..]), second in select(&[QUEUES, CARDS][..]), apart in any::<bool>()) {
+    fn both_queue_plugins_or_one_that_says_two_things_are_refused(
+        first in select(&[QUEUES, CARDS][..]),
+        second in select(&[QUEUES, CARDS][..]),
+        apart in any::<bool>(),
+        again in select(&["", ", rootQueue: top", ", rootQueue: other"][..]),
+    ) {
         let between = if apart { "- plugins:\n" } else { "" };
-        let text = format!("tiers:\n- plugins:\n  - name: {first}\n{between}  - name: {second}\n");
+        let text = format!("tiers:\n- plugins:\n  - {{name: {first}, rootQueue: top}}\n{between}  - {{name: {second}{again}}}\n");
+        if first == second && again != ", rootQueue: other" {
+            let once = format!("tiers:\n- plugins:\n  - {{name: {first}, rootQueue: top}}\n");
+            let [parsed, once] = [text, once].map(|text| Configuration::parse(Some(&text), None).unwrap());
+            prop_assert_eq!(parsed.configuration, once.configuration);
+            prop_assert!(parsed.warnings[0].contains("a second time, which has no effect"), "{:?}", parsed.warnings);
+            return Ok(());
+        }
         let said = Configuration::parse(Some(&text), None).unwrap_err().to_string();
         prop_assert!(said.contains(first) && said.contains(second), "{said}");
     }

@@ -122,8 +122,12 @@ fn structure_of_volcano_scheduler_conf_that_is_refused() {
             ["capacity and capacity-card", "both enabled", "remove one"],
         ),
         (
-            "tiers: [{plugins: [{name: capacity-card}, {name: capacity-card}]}]",
-            ["plugins[1]", "capacity-card a second time", "once"],
+            "tiers: [{plugins: [{name: capacity-card}, {name: capacity-card, rootQueue: top}]}]",
+            [
+                "plugins[1]",
+                "capacity-card a second time, with other arguments",
+                "once",
+            ],
         ),
         ("- 1", ["the document", "[1]", "key: value"]),
         ("enqueue", ["the document", "enqueue", "key: value"]),
