@@ -26,6 +26,8 @@ lean! {
         scheduling_gates: Vec<SchedulingGate<S>>,
         /// Priority, resolved from the priority class by the API server.
         priority: Option<i32>,
+        /// Whether others may make room for it, resolved likewise.
+        preemption_policy: Option<S>,
         scheduler_name: Option<S>,
         /// How long it may run, counted from when its kubelet took it.
         active_deadline_seconds: Option<i64>,

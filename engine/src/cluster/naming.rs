@@ -220,6 +220,7 @@ impl Cluster {
                 group: waits.shape.group,
                 task_spec: waits.shape.task_spec.clone(),
                 priority: waits.shape.priority,
+                preempts: waits.shape.preempts,
                 task: task.clone(),
                 constraints: waits.shape.constraints.clone(),
                 cross_quota: waits.shape.cross_quota,

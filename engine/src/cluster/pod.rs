@@ -293,6 +293,8 @@ impl Pod {
 pub(super) struct Reading {
     pub task: Task,
     pub constraints: NodeConstraints,
+    /// Whether others may be evicted for its priority.
+    pub preempts: bool,
     pub assigned: Option<Assigned>,
     pub gpus: Option<CardLists>,
     pub managed: bool,
@@ -431,6 +433,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         gates: Gates::of(&pod.spec),
         other_gates: gates::others_named(&pod.spec),
         constraints: NodeConstraints::take(&mut pod.spec),
+        preempts: pod.spec.preemption_policy.as_deref() != Some("Never"),
         task: Task {
             request: Arc::new(request),
             says_cards,

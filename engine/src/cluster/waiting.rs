@@ -29,12 +29,21 @@ pub struct Traits {
     pub task_spec: Option<Arc<str>>,
     /// Pods of higher priority go first within their queue.
     pub priority: i32,
+    /// Whether pods of lower priority in its queue may be evicted for it: not where its priority class says `preemptionPolicy: Never`.
+    pub preempts: bool,
     /// What it asks for.
     pub task: Task,
     /// Which nodes it may run on.
     pub constraints: NodeConstraints,
     /// How it orders GPU nodes, where `CrossQuota` decides where it goes.
     pub cross_quota: Option<ScoringStrategy>,
+}
+
+impl Traits {
+    /// Below which priority pods of its queue may be evicted for it.
+    pub(crate) fn preempts_below(&self) -> i32 {
+        if self.preempts { self.priority } else { i32::MIN }
+    }
 }
 
 /// The same with its hash: shapes are looked up several times in each decision, and going over all that they say for that

@@ -345,7 +345,7 @@ impl Look {
             let requested = shape.task.request_with(alternative).iter();
             let requested = requested.map(|(dimension, _)| dimension);
             let dimensions: BTreeSet<_> = charged.chain(requested).collect();
-            let key = (shape.priority, dimensions.into_iter().collect());
+            let key = (shape.preempts_below(), dimensions.into_iter().collect());
             if self.pool.as_ref().is_none_or(|pool| pool.key != key) {
                 self.pool = Some(Pool::new(cluster, shape, key, self.modes, self.now));
             }

@@ -20,7 +20,6 @@ async fn a_pod_of_higher_priority_replaces_lower_ones_of_its_queue() -> Outcome 
         "kind": "PriorityClass",
         "metadata": { "name": "queues-urgent" },
         "value": 1000,
-        "preemptionPolicy": "Never",
     });
     scenario.plane().apply(&class).await?;
     scenario

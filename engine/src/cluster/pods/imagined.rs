@@ -94,6 +94,7 @@ impl Cluster {
             group,
             task_spec,
             priority,
+            preempts: reading.preempts,
             task: reading.task,
             constraints: reading.constraints,
             cross_quota: reading.cross_quota,

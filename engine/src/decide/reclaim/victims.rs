@@ -103,7 +103,7 @@ impl Victims {
         }
         Self {
             sources,
-            priority: shape.priority,
+            priority: shape.preempts_below(),
             now,
             known: Vec::new(),
             ways: HashMap::new(),

@@ -438,6 +438,12 @@ fn preempt_replaces_lower_priorities_within_one_queue_and_within_what_it_deserve
     world.pod(&pod("same").queue("a").asks("A", 1));
     assert_eq!(victims(&mut world), [""; 0], "not of the same priority");
     world.remove_pod("same");
+    // A priority class that only puts its pods first says so.
+    let never = pod("never").queue("a").asks("A", 1).priority(20);
+    world.pod(&never.set(["spec", "preemptionPolicy"], "Never"));
+    world.wait(5);
+    assert_eq!(victims(&mut world), [""; 0], "not for who preempts nobody");
+    world.remove_pod("never");
     world.pod(&pod("urgent").queue("a").asks("A", 2).priority(10));
     world.wait(5);
     let [eviction] = &evictions(&mut world)[..] else {
