@@ -55,7 +55,8 @@ impl DeviceCard {
                         kind: CardKind::Whole,
                     }),
                     "mig" => {
-                        let profile = named("profile")?;
+                        // As the device plugin makes a resource's name of `1g.10gb+me`, which can't have a plus.
+                        let profile = named("profile")?.replace('+', ".");
                         Some(Self {
                             name: format!("{product}/mig-{profile}-mixed"),
                             resource: format!("{NVIDIA_MIG_PREFIX}{profile}"),
@@ -173,6 +174,14 @@ mod tests {
         assert_eq!(
             card(NVIDIA, &[a100, ("type", "mig"), ("profile", "1g.10gb")]),
             found("NVIDIA-A100-80GB-PCIe/mig-1g.10gb-mixed", "nvidia.com/mig-1g.10gb")
+        );
+        let with_media = [a100, ("type", "mig"), ("profile", "1g.10gb+me")];
+        assert_eq!(
+            card(NVIDIA, &with_media),
+            found(
+                "NVIDIA-A100-80GB-PCIe/mig-1g.10gb.me-mixed",
+                "nvidia.com/mig-1g.10gb.me"
+            )
         );
         assert_eq!(
             card(AMD, &[("productName", "AMD_Instinct_MI300X"), ("type", "amdgpu")]),

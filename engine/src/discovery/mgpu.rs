@@ -32,6 +32,11 @@ pub(super) fn is_shared<S: AsRef<str>>(labels: &TextMap<S>) -> bool {
     labels.get(key) == Some(value)
 }
 
+/// How many cards so much compute is: what is left of a card is none.
+pub(super) fn whole_cards(core: i64) -> i64 {
+    (core / CARD_CORE).clamp(0, MAX_CARDS)
+}
+
 impl MgpuCards {
     /// Reads what a node says; none where it does not share cards through mGPU, or has none.
     pub fn discover<S: AsRef<str>>(
@@ -49,7 +54,7 @@ impl MgpuCards {
             amount.and_then(Result::ok).unwrap_or(0).max(0)
         };
         let (core, memory) = (amount(MGPU_CORE), amount(MGPU_MEMORY));
-        let cards = (core / CARD_CORE).min(MAX_CARDS);
+        let cards = whole_cards(core);
         if cards == 0 {
             problems.push(Problem::NoMgpuCards { core });
             return (None, problems);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crds::card_type::CardKind;
 use crds::keys::{MGPU_CORE, NVIDIA_GPU, NVIDIA_MIG_PREFIX, NVIDIA_MPS};
 use crds::lean::TextMap;
+use crds::mgpu::CARD_CORE;
 
 use super::allocatable::{Allocatable, is_share};
 use super::{COUNT, Card, Discovery, MEMORY, PRODUCT, Problem, REPLICAS, counts, label_of, mgpu, positive_integer};
@@ -191,10 +192,12 @@ impl<'a> Product<'a> {
         }
         if self.stem == NVIDIA_GPU
             && mgpu::is_shared(labels)
-            && let Some(core) = allocatable.get(MGPU_CORE).filter(|(_, core)| *core > 0)
+            && let Some((resource, core)) = allocatable.get(MGPU_CORE)
+            && let whole = mgpu::whole_cards(core) * CARD_CORE
+            && whole > 0
         {
             let name = format!("{}/mgpu", self.name);
-            self.publish(name, CardKind::Mgpu, core, &[PRODUCT], labels, found);
+            self.publish(name, CardKind::Mgpu, (resource, whole), &[PRODUCT], labels, found);
         }
         for share in shares {
             if share.0 == NVIDIA_MPS {

@@ -137,6 +137,9 @@ fn vke_mgpu() {
     ];
     let expected = ["Tesla-V100-SXM2-80GB/mgpu = vke.volcengine.com/mgpu-core x800 (MGPU)"];
     assert_cards(&node(&labels, &shares), &expected);
+    // Half a card is none.
+    let odd = [("vke.volcengine.com/mgpu-core", "850"), shares[1]];
+    assert_cards(&node(&labels, &odd), &expected);
     let whole = [("vke.volcengine.com/mgpu-core", "0"), ("nvidia.com/gpu", "8")];
     let expected = ["Tesla-V100-SXM2-80GB = nvidia.com/gpu x8 (Whole)"];
     assert_cards(&node(&labels[..4], &whole), &expected);
