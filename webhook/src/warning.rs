@@ -95,6 +95,15 @@ pub enum Warning {
          there too"
     )]
     DeservedWithoutQuota { card: String },
+    #[error(
+        "{place}: what is kept free of {item} can't be used unless other queues are parts of this one, since {limit} names none of it, and \
+         what is not named is 0: name it there too"
+    )]
+    GuaranteeWithoutQuota {
+        place: Box<str>,
+        item: String,
+        limit: Box<str>,
+    },
     #[error("{place}: nobody reads the annotation {key:?}: did you mean {meant}?")]
     KeyMisspelt {
         place: String,

@@ -346,9 +346,8 @@ fn a_guarantee_or_what_is_deserved_is_no_more_than_the_capability() {
         ),
         "{refused}"
     );
-    let both =
-        json!({"metadata": {"name": "x"}, "spec": {"deserved": {"cpu": 2}, "guarantee": {"resource": {"cpu": 3}}}});
-    let verdict = hierarchy.create(&both);
+    let all = json!({"capability": {"cpu": 3}, "deserved": {"cpu": 2}, "guarantee": {"resource": {"cpu": 3}}});
+    let verdict = hierarchy.create(&json!({"metadata": {"name": "x"}, "spec": all}));
     assert!(
         verdict.allowed()[0].contains("3 cpu is more than spec.deserved says (2)"),
         "{:?}",

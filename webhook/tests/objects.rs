@@ -5,7 +5,9 @@
 mod common;
 
 use crds::configuration::{Settings, UnnamedCards};
-use crds::keys::{CARD_DESERVED, CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAME, QUEUE_NAMESPACES, SCORING_STRATEGY};
+use crds::keys::{
+    CARD_DESERVED, CARD_GUARANTEE, CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAME, QUEUE_NAMESPACES, SCORING_STRATEGY,
+};
 use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 
@@ -105,6 +107,22 @@ fn what_is_deserved_of_a_card_without_quota_is_warned_about() {
         warning.contains("\"NVIDIA-H100\" has no effect, since volcano.sh/card.quota names none of it")
     };
     assert_eq!(verdict.allowed().iter().filter(said).count(), 1, "{verdict:?}");
+}
+
+#[test]
+fn what_is_guaranteed_without_quota_is_warned_about() {
+    let warned = |queue: &Value| {
+        let verdict = create(QUEUE, queue);
+        let said = |warning: &&String| warning.contains("can't be used unless other queues are parts of this one");
+        verdict.allowed().iter().filter(said).count()
+    };
+    let quota = (CARD_QUOTA, r#"{"NVIDIA-A100": 4}"#);
+    let of = |card: &str| annotated(&[quota, (CARD_GUARANTEE, &format!("{{\"{card}\": 2}}"))]);
+    assert_eq!(warned(&of("NVIDIA-A100")), 0);
+    assert_eq!(warned(&of("NVIDIA-H100")), 1);
+    let mut of_cpu = annotated(&[quota]);
+    of_cpu["spec"] = json!({"guarantee": {"resource": {"cpu": "4", "pods": "10"}}});
+    assert_eq!(warned(&of_cpu), 1, "of what every queue may have nothing is lost");
 }
 
 #[test]

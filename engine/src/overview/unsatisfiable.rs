@@ -14,6 +14,8 @@ use crate::ids::QueueId;
 pub enum Unsatisfiable {
     /// It may have more than a queue above it.
     CapabilityAboveParent,
+    /// More is kept free for it than it may have: nobody can use that.
+    GuaranteeAboveCapability,
     /// It may have more than the cluster has.
     CapabilityAboveCluster,
     /// All queues together are guaranteed more than the cluster has.
@@ -24,8 +26,9 @@ pub enum Unsatisfiable {
 
 impl Unsatisfiable {
     /// All of them, for documents.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::CapabilityAboveParent,
+        Self::GuaranteeAboveCapability,
         Self::CapabilityAboveCluster,
         Self::GuaranteesAboveCluster,
         Self::DeservedAboveCluster,
@@ -35,6 +38,7 @@ impl Unsatisfiable {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::CapabilityAboveParent => "CapabilityAboveParent",
+            Self::GuaranteeAboveCapability => "GuaranteeAboveCapability",
             Self::CapabilityAboveCluster => "CapabilityAboveCluster",
             Self::GuaranteesAboveCluster => "GuaranteesAboveCluster",
             Self::DeservedAboveCluster => "DeservedAboveCluster",
@@ -50,6 +54,9 @@ pub(super) fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(Unsatisfi
         .filter(|_| cluster.configuration().queue_plugin != QueuePlugin::Off)?;
     if let Some(above) = above_what_is_above(cluster, id, quota) {
         return Some((Unsatisfiable::CapabilityAboveParent, above));
+    }
+    if let Some(unusable) = above_its_own(cluster, id, quota) {
+        return Some((Unsatisfiable::GuaranteeAboveCapability, unusable));
     }
     let top = cluster.top();
     let own = quota.capability.iter();
@@ -73,7 +80,9 @@ pub(super) fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(Unsatisfi
     let mut said = own.chain(guaranteed).chain(deserved);
     let (reason, dimension, said) = said.find(|(_, dimension, said)| *said > top.total.get(*dimension))?;
     let (all, rest) = match reason {
-        Unsatisfiable::CapabilityAboveParent | Unsatisfiable::CapabilityAboveCluster => ("the queue may have", ""),
+        Unsatisfiable::CapabilityAboveParent
+        | Unsatisfiable::GuaranteeAboveCapability
+        | Unsatisfiable::CapabilityAboveCluster => ("the queue may have", ""),
         Unsatisfiable::GuaranteesAboveCluster => ("all queues together are guaranteed", ""),
         Unsatisfiable::DeservedAboveCluster => ("all queues together deserve", ": not all can have it at once"),
     };
@@ -121,5 +130,20 @@ fn above_what_is_above(cluster: &Cluster, id: QueueId, quota: &Quota) -> Option<
         Some(format!(
             "the queue may have {said} {name}, and queue {above}, which it is a part of, {limit}: lower it, or raise that"
         ))
+    })
+}
+
+/// Of what is kept free for a queue, what it could not use: under `capacity-card`, where what a queue does not name it has none of.
+fn above_its_own(cluster: &Cluster, id: QueueId, quota: &Quota) -> Option<String> {
+    quota.guarantee.iter().find_map(|(dimension, kept)| {
+        let limit = cluster.capability(id, dimension)?;
+        (i128::from(kept) > limit).then(|| {
+            let (kept, limit) = (dimension.format(kept.into()), dimension.format(limit));
+            let name = dimension.name(cluster.names());
+            format!(
+                "{kept} {name} are kept free for the queue, and it may have {limit}: nobody can use the others; let it have as many, or \
+                 guarantee it less"
+            )
+        })
     })
 }

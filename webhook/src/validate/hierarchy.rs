@@ -62,6 +62,21 @@ pub fn check_alone(terms: &QueueTerms, findings: &mut Findings) {
     }
 }
 
+/// What is kept free for a queue of what it names no quota of, where what is not named is nothing (`capacity-card`).
+pub fn guaranteed_in_vain(terms: &QueueTerms) -> impl Iterator<Item = Warning> + '_ {
+    let is_limited = |item: &Item| match item {
+        Item::Card(_) => true,
+        Item::Resource(name) => matches!(&**name, "cpu" | "memory"),
+    };
+    let kept = terms.guarantee.iter().filter(|(_, amount)| **amount > 0);
+    let unnamed = kept.filter(move |(item, _)| is_limited(item) && !terms.capability.contains_key(*item));
+    unnamed.map(|(item, _)| Warning::GuaranteeWithoutQuota {
+        place: Term::Guarantee.place(item),
+        item: item.to_string(),
+        limit: Term::Capability.place(item),
+    })
+}
+
 /// What both name, where the first has more.
 fn exceeding<'l>(limits: &'l Limits, of: &'l Limits) -> impl Iterator<Item = (&'l Item, i64, i64)> {
     limits.iter().filter_map(|(item, amount)| {

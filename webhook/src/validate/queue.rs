@@ -8,7 +8,7 @@ use crds::volcano::QueueSpec;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::hierarchy::{Family, check_alone};
+use super::hierarchy::{Family, check_alone, guaranteed_in_vain};
 use super::{Findings, unreadable};
 use crate::denial::Denial;
 use crate::review::RawRequest;
@@ -99,6 +99,7 @@ fn rules(object: &RawValue, family: Family<'_>) -> Findings {
         });
         let without = without.map(|card| Warning::DeservedWithoutQuota { card });
         findings.warnings.extend(without);
+        findings.warnings.extend(guaranteed_in_vain(&terms));
     }
     check_alone(&terms, &mut findings);
     if configuration.capacity.enable_hierarchy {

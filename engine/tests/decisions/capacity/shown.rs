@@ -201,6 +201,36 @@ fn a_quota_above_what_the_cluster_has_is_not_satisfiable_under_either_plugin() {
 }
 
 #[test]
+fn what_is_kept_free_for_a_queue_that_may_not_have_it_is_shown() {
+    let mut world = World::with(queue_plugin("capacity-card", "allocate", "enableHierarchy: true"));
+    world.node(&node("n").cards("A", 8));
+    world.queue(&plain("root"));
+    world.queue(&plain("a").parent("root").guaranteed_cards(r#"{"A": 4}"#));
+    world.decide();
+    assert_eq!(
+        satisfiable(&mut world, "a"),
+        (
+            "GuaranteeAboveCapability".to_owned(),
+            "4 A are kept free for the queue, and it may have 0: nobody can use the others; let it have as many, or guarantee it \
+             less"
+                .to_owned(),
+            "GuaranteeAboveCapability".to_owned(),
+        )
+    );
+    // Its parts may have what it does not name.
+    world.queue(&plain("part").parent("a").quota(r#"{"A": 4}"#));
+    world.decide();
+    assert_eq!(satisfiable(&mut world, "a").0, "Possible");
+    world.queue(
+        &plain("a")
+            .parent("root")
+            .quota(r#"{"A": 4}"#)
+            .guaranteed_cards(r#"{"A": 4}"#),
+    );
+    assert_eq!(satisfiable(&mut world, "a").0, "Possible");
+}
+
+#[test]
 fn a_quota_above_that_of_the_nearest_queue_above_that_names_it_is_shown_where_it_got_past_the_door() {
     let mut world = cluster(200, "enableHierarchy: true");
     world.queue(&plain("root").quota(r#"{"A": 8}"#));
