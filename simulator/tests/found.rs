@@ -341,7 +341,28 @@ const NO_QUEUE: [Found; 13] = [
 ];
 
 /// Worlds in which writes are refused for a while.
-const REFUSALS: [Found; 3] = [
+const REFUSALS: [Found; 6] = [
+    (
+        162,
+        100,
+        4,
+        true,
+        "a node whose label is answered by 500 was asked again and again",
+    ),
+    (
+        40_033,
+        120,
+        4,
+        true,
+        "a group that stands aside, and lacks something else by now, was told that it lacks what there was",
+    ),
+    (
+        40_034,
+        120,
+        4,
+        true,
+        "the same of one that asks for more shares of cards than its queue may have",
+    ),
     (
         50_008,
         200,

@@ -199,7 +199,7 @@ fn check(cluster: &Cluster, id: WorkloadId, queue: QueueId, namespace: &str, dem
 /// Where a workload finds no room as a whole.
 pub(crate) struct Lack {
     /// What it finds none for.
-    pub(super) reason: Reason,
+    pub(crate) reason: Reason,
     /// Its queue or one above it; none where it is the cluster.
     pub(crate) at: Option<QueueId>,
     /// How many levels from the queue upwards that depends on.

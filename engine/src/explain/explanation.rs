@@ -164,7 +164,7 @@ fn of_workload<'c>(
     }
     let (queue, demand) = workload::asked_as_a_whole(cluster, id, claim.queue);
     if let About::Quota(_) = reason.about()
-        && let Some(said) = workload::only_stands_aside(cluster, id, queue, &demand)
+        && let Some(said) = workload::only_stands_aside(cluster, id, (queue, &demand), reason)
     {
         return (Extent::Alone, What::Said(said));
     }

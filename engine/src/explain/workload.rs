@@ -175,20 +175,29 @@ pub(super) fn asked_as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId
 }
 
 /// What is said of a workload that stands aside, once there is room for what it was refused for: its queue keeps nothing for its namespace
-/// meanwhile, whoever sent no pods there, and nobody looks at it again before. None where that is not all that it waits for.
-pub(super) fn only_stands_aside(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> Option<String> {
+/// meanwhile, whoever sent no pods there, and nobody looks at it again before. None where it waits for what it was refused for still.
+pub(super) fn only_stands_aside(
+    cluster: &Cluster,
+    id: WorkloadId,
+    (queue, demand): (QueueId, &Demand),
+    reason: Reason,
+) -> Option<String> {
     let workload = cluster.workload(id);
     let until = workload.aside_until()?;
-    lack(cluster, id, queue, demand).is_none().then(|| {
-        format!(
-            "queue {} has room for {} {} now, and keeps nothing for any workload of namespace {} until {until}: what it kept for one \
-             of them was not used in time (inqueueTimeout)",
-            cluster.queue(queue).name,
-            workload.kind.as_str(),
-            workload.name,
-            workload.namespace,
-        )
-    })
+    let has_room = match lack(cluster, id, queue, demand) {
+        None => "has room",
+        // What else it lacks it is told when it is looked at again.
+        Some(lack) if lack.reason != reason => "has room of what it lacked before",
+        Some(_) => return None,
+    };
+    Some(format!(
+        "queue {} {has_room} for {} {} now, and keeps nothing for any workload of namespace {} until {until}: what it kept for one \
+         of them was not used in time (inqueueTimeout)",
+        cluster.queue(queue).name,
+        workload.kind.as_str(),
+        workload.name,
+        workload.namespace,
+    ))
 }
 
 /// Who has no room for what a workload asks for as a whole: its queue, one above it, or, where it is none, the cluster.

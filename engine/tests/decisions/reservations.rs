@@ -367,6 +367,42 @@ fn a_group_that_stands_aside_for_another_of_its_namespace_is_told_that_once_ther
     assert!(told(&world).starts_with(room), "{}", told(&world));
 }
 
+/// Found by the simulator (seeds 40033 and 40034): nobody looks at it before its time comes, and what it was refused for was there.
+#[test]
+fn a_group_that_stands_aside_is_not_told_that_it_lacks_what_there_is() {
+    let mut world = world();
+    world.queue(&queue("team-a").capability("cpu", "8").quota(r#"{"A100": 5}"#));
+    let of_cpu = |group: Object| group.set(["spec", "minResources"], json!({"cpu": "5"}));
+    world.group(&of_cpu(asking("empty", 1)));
+    world.group(&of_cpu(asking("next", 50).created(1)));
+    world.admit();
+    let told = |world: &World| {
+        let next = world.cluster.workload_named(WorkloadKind::PodGroup, "team", "next");
+        explain(&world.cluster, Subject::Workload(next.unwrap()))
+            .unwrap()
+            .message()
+    };
+    assert!(
+        told(&world).contains("CPU asked 5, allocated 0, in queue 5"),
+        "{}",
+        told(&world)
+    );
+    world.wait(600);
+    world.admit();
+    assert!(world.is_aside("next"));
+    let room = "queue team-a has room of what it lacked before for PodGroup next now, and keeps nothing for any workload of namespace \
+                team until ";
+    assert!(told(&world).starts_with(room), "{}", told(&world));
+    world.remove_group("team", "empty");
+    world.wait(60);
+    world.admit();
+    assert!(
+        told(&world).contains("A100 asked 50, allocated 0, in queue 0"),
+        "{}",
+        told(&world)
+    );
+}
+
 #[test]
 fn a_group_that_shows_already_why_it_waits_is_not_told_again_by_whoever_decides_next() {
     let tell = |group: &Object| {

@@ -23,6 +23,9 @@ use crate::metrics::{Verb, Write};
 /// How often one write is tried before the mind looks at the node again.
 const TRIES: u32 = 4;
 
+/// The pause after them: an API server that answers them all by 500 is asked no more often than that.
+const PAUSE: Duration = Duration::from_mins(1);
+
 /// How long a node is left alone whose label is refused: somebody's policy may refuse those of all nodes, for hours.
 const REST: Duration = Duration::from_mins(10);
 
@@ -45,7 +48,7 @@ impl Actor {
     /// Writes the labels, with some tries; what the API server says where it refuses them.
     async fn keep_labelling(&self, node: &str, uid: &str, labels: &[(String, bool)]) -> Option<Box<Status>> {
         let mut wait = FIRST_WAIT;
-        for _ in 0..TRIES {
+        for tried in 1..=TRIES {
             let Err(failure) = self.try_to_label(node, uid, labels).await else {
                 tracing::info!(node, ?labels, "labelled");
                 return None;
@@ -56,7 +59,7 @@ impl Actor {
                 Failure::Api(status) if matches!(status.code, 400 | 403 | 422) => return Some(status),
                 _ => {}
             }
-            sleep(wait).await;
+            sleep(if tried < TRIES { wait } else { PAUSE }).await;
             wait = (wait * 4).min(LONGEST_WAIT);
         }
         None

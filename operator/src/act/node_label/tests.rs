@@ -8,23 +8,39 @@ use super::*;
 use crate::herald::Herald;
 use crate::lease::Leadership;
 
-/// It was written again at once, for ever: 22 times a second for 40 nodes.
-#[tokio::test(start_paused = true)]
-async fn a_label_that_is_refused_is_told_and_left_alone_for_a_while() {
+/// Labels a node where the API server answers so; what is told of it, and how often the API server was asked.
+fn label(code: u16) -> (mpsc::Receiver<Event>, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
     let server = tower::service_fn(move |_: http::Request<Body>| {
         counted.fetch_add(1, Ordering::Relaxed);
-        let status = json!({ "kind": "Status", "status": "Failure", "code": 403, "message": "guarded" });
+        let status = json!({ "kind": "Status", "status": "Failure", "code": code, "message": "guarded" });
         let response = http::Response::builder()
-            .status(403)
+            .status(code)
             .body(Body::from(status.to_string().into_bytes()));
         async { response.map_err(std::io::Error::other) }
     });
-    let (events, mut heard) = mpsc::channel(1);
+    let (events, heard) = mpsc::channel(1);
     let leadership = Leadership::told(Arc::new(Herald::new(true)));
     let actor = Actor::new(Client::new(server, "default"), events, leadership, Arc::default());
     actor.label_node("n".into(), "u".into(), vec![("l".to_owned(), true)]);
+    (heard, asked)
+}
+
+/// What fails for the moment, on every try, is left to the mind: a minute later.
+#[tokio::test(start_paused = true)]
+async fn a_label_that_fails_again_and_again_is_tried_some_times_a_minute() {
+    let begin = tokio::time::Instant::now();
+    let (mut heard, asked) = label(500);
+    assert!(matches!(heard.recv().await, Some(Event::NodeLabelled(..))));
+    assert!(begin.elapsed() >= PAUSE);
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
+}
+
+/// It was written again at once, for ever: 22 times a second for 40 nodes.
+#[tokio::test(start_paused = true)]
+async fn a_label_that_is_refused_is_told_and_left_alone_for_a_while() {
+    let (mut heard, asked) = label(403);
     let Some(Event::NodeNotLabelled { node, uid, why }) = heard.recv().await else {
         panic!("nobody is told");
     };
