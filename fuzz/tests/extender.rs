@@ -3,15 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a target fails")]
 
-use std::sync::Arc;
+mod clusters;
+
 use std::time::Duration;
 
 use actix_web::App;
 use actix_web::rt::{System, spawn};
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
-use crds::configuration::Configuration;
-use engine::Observation;
-use engine::cluster::{Cluster, Kind};
+use engine::cluster::Cluster;
 use engine::decide::extender::{self, Wish};
 use fuzz::corpus;
 use fuzz::cost::within;
@@ -41,42 +40,9 @@ const PATHS: [&str; 7] = [
 ];
 const NODES: [&str; 5] = ["whole", "mig", "mps", "shared", "plain"];
 
-/// A cluster whose scheduler asks, with the nodes, queues and pods of the corpora.
+/// A cluster whose scheduler asks.
 fn cluster() -> Cluster {
-    let conf = "tiers: [{plugins: [{name: capacity-card}, {name: predicates}, {name: crossquota, arguments: {gpu-resource-names: \
-                nvidia.com/gpu, quota-resources: \"cpu,memory\", quota.cpu: 32}}]}]";
-    let settings = "enforceCrossQuota: extender\nenforceMGPU: extender";
-    let parsed = Configuration::parse(Some(conf), Some(settings)).unwrap();
-    let mut cluster = Cluster::new(Arc::new(parsed.configuration));
-    let now = Timestamp::UNIX_EPOCH;
-    let valid = |target| {
-        let entries = corpus::read(target).into_iter();
-        entries
-            .filter(|entry| entry.valid == Some(true))
-            .map(|entry| entry.text)
-    };
-    for kind in [
-        Kind::Node,
-        Kind::Queue,
-        Kind::Namespace,
-        Kind::PodGroup,
-        Kind::Job,
-        Kind::Pod,
-        Kind::SucceededPod,
-    ] {
-        cluster.apply(Observation::ListBegins(kind), now);
-        match kind {
-            Kind::Node => valid("nodes")
-                .for_each(|text| cluster.apply(Observation::Node(serde_json::from_str(&text).unwrap()), now)),
-            Kind::Queue => valid("queues")
-                .for_each(|text| cluster.apply(Observation::Queue(serde_json::from_str(&text).unwrap()), now)),
-            Kind::Pod => valid("pods")
-                .for_each(|text| cluster.apply(Observation::Pod(serde_json::from_str(&text).unwrap()), now)),
-            _ => {}
-        }
-        cluster.apply(Observation::ListEnds(kind), now);
-    }
-    cluster
+    clusters::of_corpora("enforceCrossQuota: extender\nenforceMGPU: extender")
 }
 
 /// Answers as the operator's mind does, at once.

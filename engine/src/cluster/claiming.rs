@@ -11,6 +11,7 @@ use crds::pod::PodSpec;
 
 use super::Cluster;
 use super::paying::{Standing, Turn, shared_keys};
+use super::pod::Pod;
 use crate::devices::{ClaimKey, Devices, Named};
 
 /// What a pod calls a claim, and what it was when the pod was let in; none once it was another.
@@ -92,6 +93,12 @@ impl Claiming {
 }
 
 impl Cluster {
+    /// Whether a pod is charged by claims that it names: by what others may write while nothing is allocated.
+    pub(super) fn asks_by_claims(&self, pod: &Pod) -> bool {
+        let claiming = self.claimed.pods.get(&pod.uid).filter(|_| pod.task.claimed.is_some());
+        claiming.is_some_and(|claiming| !claiming.named.is_empty())
+    }
+
     /// Whether any claim that a pod names, and that is known, asks for a device.
     pub(crate) fn asks_for_devices(&self, pod: &crds::pod::Pod<Box<str>>, namespace: &str) -> bool {
         self.claimed.devices.ask_for_any(namespace, &named_by(pod))

@@ -44,8 +44,8 @@ impl Cluster {
             Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => true,
         };
         // What claims come to that nothing is allocated for is anything that somebody writes.
-        let is_any = pod.task.claimed.is_some() && pod.deleted.is_some() && matches!(pod.stage, Stage::Unbound { .. });
-        let ended = is_any || self.quota_end(pod).is_some_and(|end| end <= now);
+        let never_runs = pod.deleted.is_some() && matches!(pod.stage, Stage::Unbound { .. });
+        let ended = never_runs && self.asks_by_claims(pod) || self.quota_end(pod).is_some_and(|end| end <= now);
         (pod.queue.is_some() && holds && !ended).then(|| self.charge(pod, self.charged_alternative(pod).as_ref()))
     }
 

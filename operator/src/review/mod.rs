@@ -16,6 +16,7 @@ use std::time::Duration;
 use actix_web::http::header::ContentType;
 use actix_web::web::{Data, Payload, ServiceConfig, to};
 use actix_web::{HttpRequest, HttpResponse};
+use crds::bounds::told;
 use crds::card_review::CardReviewStatus;
 use engine::explain::{Asked, Unknown};
 use programs::ports::body::{self, BodyError, Limits, Room};
@@ -172,19 +173,25 @@ pub fn start(
     };
     let room = Room::new(BODIES);
     let (path, counted) = (Arc::clone(path), refusals.clone());
-    let routes = move || {
-        let (inquiries, room, refusals) = (inquiries.clone(), Arc::clone(&room), counted.clone());
-        let path = Arc::clone(&path);
-        move |config: &mut ServiceConfig| {
-            config
-                .app_data(Data::new(inquiries))
-                .app_data(Data::new(room))
-                .app_data(Data::new(refusals))
-                .app_data(Data::from(path))
-                .default_service(to(review));
-        }
-    };
+    let routes = move || routes(inquiries.clone(), Arc::clone(&path), Arc::clone(&room), counted.clone());
     Ok(port.tls(address, &mounted.open_server_config()?, refusals, routes)?)
+}
+
+/// The one path that is answered, and what everybody else is told.
+pub fn routes(
+    inquiries: Inquiries,
+    path: Arc<ReviewPath>,
+    room: Arc<Room>,
+    refusals: Refusals,
+) -> impl FnOnce(&mut ServiceConfig) {
+    move |config| {
+        config
+            .app_data(Data::new(inquiries))
+            .app_data(Data::new(room))
+            .app_data(Data::new(refusals))
+            .app_data(Data::from(path))
+            .default_service(to(review));
+    }
 }
 
 async fn review(
@@ -227,7 +234,7 @@ async fn review(
         Err(Failure::Unread(error)) => error.response(),
         Err(failure) => HttpResponse::BadRequest()
             .content_type(ContentType::plaintext())
-            .body(format!("{failure}\n")),
+            .body(told(failure.to_string()) + "\n"),
     }
 }
 

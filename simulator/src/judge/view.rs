@@ -295,7 +295,7 @@ impl View {
             let until = at.checked_add(self.configuration.terminating).unwrap_or(Timestamp::MAX);
             until <= self.now
         });
-        let is_gone = is_gone || pod.never_runs() && !pod.claimed.counted.is_empty();
+        let is_gone = is_gone || pod.never_runs() && pod.spec["resourceClaims"][0].is_object();
         let mut gates = pod.spec["schedulingGates"].as_array().into_iter().flatten();
         let is_gated = gates.any(|gate| gate["name"] != GATE);
         !(pod.is_held || is_gated || pod.is_over || is_gone)
