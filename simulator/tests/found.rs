@@ -341,7 +341,14 @@ const NO_QUEUE: [Found; 13] = [
 ];
 
 /// Worlds in which writes are refused for a while.
-const REFUSALS: [Found; 6] = [
+const REFUSALS: [Found; 7] = [
+    (
+        60_174,
+        200,
+        4,
+        true,
+        "the judge had who is gone but for its name be charged for a claim that others have",
+    ),
     (
         162,
         100,

@@ -110,12 +110,12 @@ pub fn provided(stored: &ByKind) -> BTreeSet<String> {
 }
 
 /// Reads what pods claim, and adds it to what they ask for. `last` is who is let in just now: whoever shares a claim with it and was
-/// let in before is charged for that, be it younger.
-pub fn put_on_pods(stored: &ByKind, pods: &mut [Pod], last: Option<&Key>) {
+/// let in before is charged for that, be it younger. Who is gone but for its name leaves that to others.
+pub fn put_on_pods(stored: &ByKind, pods: &mut [Pod], last: Option<&Key>, is_gone: impl Fn(&Pod) -> bool) {
     let mut payers = BTreeMap::new();
     let mut holders: Vec<_> = pods.iter().filter(|pod| !pod.is_held && !pod.is_over).collect();
-    let is_last = |pod: &Pod| Some(&pod.key) == last;
-    holders.sort_by(|one, other| (is_last(one), &one.born).cmp(&(is_last(other), &other.born)));
+    let turn = |pod: &Pod| (is_gone(pod), Some(&pod.key) == last);
+    holders.sort_by(|one, other| (turn(one), &one.born).cmp(&(turn(other), &other.born)));
     for pod in holders {
         for (claim, shared) in named(pod) {
             if let Some(claim) = claim.filter(|_| shared) {

@@ -8,7 +8,7 @@ use crds::keys::{
     CARD_ASSIGNED, CARD_NAME, EXEMPT_NAMESPACES, GATE, GROUP_NAME, MGPU_CONTAINER_CARDS, MGPU_CORE, MGPU_MEMORY,
     MIRROR_POD, QUEUE_NAME,
 };
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::amounts::{self, Resources};
@@ -186,6 +186,13 @@ impl Said {
     pub fn place(&self) -> Option<&str> {
         let pin = self.pin.as_deref().filter(|_| !self.never_runs());
         self.node.as_deref().or(pin)
+    }
+
+    /// Whether it is gone but for its name: that is so long after its deletion, or where it is deleted before it has a node and names claims.
+    pub fn is_gone(&self, terminating: SignedDuration, now: Timestamp) -> bool {
+        let ends = |at: Timestamp| at.checked_add(terminating).unwrap_or(Timestamp::MAX);
+        self.deleted.is_some_and(|at| ends(at) <= now)
+            || self.never_runs() && self.spec["resourceClaims"][0].is_object()
     }
 
     /// Whether it is deleted and has no node: API servers bind it to none any more.

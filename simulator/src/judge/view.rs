@@ -92,7 +92,8 @@ impl View {
                 Err(place) => pods.insert(place, pod.clone()),
             }
         }
-        claims::put_on_pods(stored, &mut pods, pod.map(|pod| &pod.key));
+        let is_gone = |pod: &Pod| pod.is_gone(configuration.terminating, now);
+        claims::put_on_pods(stored, &mut pods, pod.map(|pod| &pod.key), is_gone);
         Some(Self {
             now,
             tree: Arc::new(Tree::new(queues.collect(), &configuration)),
@@ -291,11 +292,7 @@ impl View {
     /// Whether a pod holds anything: it does not while a gate holds it, anybody's, when it is over, and when it is gone but for its
     /// name; nor by claims where it is deleted before it has a node.
     pub fn holds(&self, pod: &Pod) -> bool {
-        let is_gone = pod.deleted.is_some_and(|at| {
-            let until = at.checked_add(self.configuration.terminating).unwrap_or(Timestamp::MAX);
-            until <= self.now
-        });
-        let is_gone = is_gone || pod.never_runs() && pod.spec["resourceClaims"][0].is_object();
+        let is_gone = pod.is_gone(self.configuration.terminating, self.now);
         let mut gates = pod.spec["schedulingGates"].as_array().into_iter().flatten();
         let is_gated = gates.any(|gate| gate["name"] != GATE);
         !(pod.is_held || is_gated || pod.is_over || is_gone)
