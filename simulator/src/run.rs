@@ -39,12 +39,19 @@ const WITH_REFUSALS: u32 = 40;
 const REFUSED: u32 = 60;
 /// What is drawn of a seed for that, so that everything else is drawn as it always was.
 const REFUSING: u64 = 0x4e0_5a1d;
+/// Of a hundred worlds, in so many users write on what is there.
+const WITH_EDITS: u32 = 40;
+/// There, so many other things happen for each.
+const EDITED: u32 = 12;
+/// What is drawn of a seed for that, likewise.
+const EDITING: u64 = 0xed_1715;
 /// How long after the last fault, beyond what its consequences may be on their way, a gang may be cut in two: the time that another
 /// operator takes to lead, read everything, and let the rest in.
 const HEALS: SignedDuration = SignedDuration::from_secs(200);
 
 /// What is drawn.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "they are switches")]
 pub struct Options {
     /// How many steps are taken before the world comes to rest.
     pub steps: usize,
@@ -56,6 +63,8 @@ pub struct Options {
     pub devices: bool,
     /// Whether writes of some kind are refused for a while, in some worlds.
     pub refusals: bool,
+    /// Whether users write on what is there, in some worlds.
+    pub edits: bool,
 }
 
 impl Default for Options {
@@ -66,6 +75,7 @@ impl Default for Options {
             rests: true,
             devices: true,
             refusals: true,
+            edits: true,
         }
     }
 }
@@ -127,10 +137,14 @@ pub fn simulate(seed: u64, options: &Options) -> io::Result<Outcome> {
     let (mut run, mut dice) = Run::begin(seed, options);
     let mut besides = Dice::seed_from_u64(seed ^ REFUSING);
     let refuses = options.refusals && besides.random_range(0..100) < WITH_REFUSALS;
+    let mut editing = Dice::seed_from_u64(seed ^ EDITING);
+    let edits = options.edits && editing.random_range(0..100) < WITH_EDITS;
     let mut history = Vec::new();
     for _ in 0..options.steps {
         let refusal = (refuses && besides.random_range(0..REFUSED) == 0).then(|| refusal(&mut besides));
-        for step in refusal.into_iter().chain([run.draw(&mut dice, options)]) {
+        let edit = edits && editing.random_range(0..EDITED) == 0;
+        let edit = edit.then(|| run.edit(&mut editing)).flatten();
+        for step in refusal.into_iter().chain(edit).chain([run.draw(&mut dice, options)]) {
             history.push(step.clone());
             if let Some(broken) = run.take(&step)? {
                 return Ok(run.end(history, Some(broken)));
@@ -198,6 +212,15 @@ impl Run {
             tally: Tally::default(),
         };
         (run, dice)
+    }
+
+    /// Somebody writes on what is there, and everything else goes on at once.
+    fn edit(&self, dice: &mut Dice) -> Option<Step> {
+        let step = World::draw_edit(dice, &self.server.state().objects)?;
+        Some(Step {
+            what: Happening::World(step),
+            pause: Duration::ZERO,
+        })
     }
 
     fn draw(&self, dice: &mut Dice, options: &Options) -> Step {

@@ -393,6 +393,15 @@ const REFUSALS: [Found; 7] = [
     ),
 ];
 
+/// Worlds in which users write on what is there.
+const EDITS: [Found; 1] = [(
+    70_040,
+    200,
+    4,
+    true,
+    "pods that nobody holds were preempted for ever, since their controller makes others",
+)];
+
 /// Bugs that were planted.
 const PLANTED: [Found; 6] = [
     (94, 100, 4, false, "what is kept for a workload is forgotten"),
@@ -408,11 +417,11 @@ const PLANTED_AT_REST: [Found; 1] = [(17, 100, 4, true, "what mGPU pods held sta
 
 /// Runs these seeds of before there were devices, without them.
 fn run(found: &[Found]) -> anyhow::Result<()> {
-    run_with(found, false, false)
+    run_with(found, false, false, false)
 }
 
 /// Runs these seeds, with what there was when they were found.
-fn run_with(found: &[Found], devices: bool, refusals: bool) -> anyhow::Result<()> {
+fn run_with(found: &[Found], devices: bool, refusals: bool, edits: bool) -> anyhow::Result<()> {
     for (seed, steps, faults, rests, what) in found {
         let options = Options {
             steps: *steps,
@@ -420,14 +429,16 @@ fn run_with(found: &[Found], devices: bool, refusals: bool) -> anyhow::Result<()
             rests: *rests,
             devices,
             refusals,
+            edits,
         };
         if let Some(failure) = simulate(*seed, &options)?.failure {
             anyhow::bail!(
-                "{} does not hold: {}\nthis seed has found: {what}\ncargo simulate --seed {seed} --seeds 1 --steps {steps} --faults {faults}{}{}",
+                "{} does not hold: {}\nthis seed has found: {what}\ncargo simulate --seed {seed} --seeds 1 --steps {steps} --faults {faults}{}{}{}",
                 failure.rule,
                 failure.what,
                 if devices { "" } else { " --no-devices" },
                 if refusals { "" } else { " --no-refusals" },
+                if edits { "" } else { " --no-edits" },
             );
         }
     }
@@ -461,22 +472,27 @@ fn what_was_kept_beyond_the_room_there_is_is_given_to_others_after_a_restart() -
 
 #[test]
 fn worlds_with_devices_that_have_found_something_pass() -> anyhow::Result<()> {
-    run_with(&DEVICES, true, false)
+    run_with(&DEVICES, true, false, false)
 }
 
 #[test]
 fn worlds_with_gangs_and_shared_claims_that_have_found_something_pass() -> anyhow::Result<()> {
-    run_with(&TOGETHER, true, false)
+    run_with(&TOGETHER, true, false, false)
 }
 
 #[test]
 fn worlds_with_pods_in_no_queue_that_have_found_something_pass() -> anyhow::Result<()> {
-    run_with(&NO_QUEUE, true, false)
+    run_with(&NO_QUEUE, true, false, false)
 }
 
 #[test]
 fn worlds_in_which_writes_are_refused_that_have_found_something_pass() -> anyhow::Result<()> {
-    run_with(&REFUSALS, true, true)
+    run_with(&REFUSALS, true, true, false)
+}
+
+#[test]
+fn worlds_in_which_users_write_on_what_is_there_that_have_found_something_pass() -> anyhow::Result<()> {
+    run_with(&EDITS, true, true, true)
 }
 
 #[test]

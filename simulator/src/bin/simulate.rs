@@ -45,6 +45,9 @@ struct Cli {
     /// No writes that are refused for a while, in any world: the worlds as they were before there were any
     #[arg(long)]
     no_refusals: bool,
+    /// No finalizers, phases and narrower pods that users write, in any world: the worlds as they were before there were any
+    #[arg(long)]
+    no_edits: bool,
     /// How many worlds at once; as many as there are processors if not given
     #[arg(long, short)]
     jobs: Option<NonZero<usize>>,
@@ -72,6 +75,7 @@ fn main() -> anyhow::Result<ExitCode> {
         rests: true,
         devices: !cli.no_devices,
         refusals: !cli.no_refusals,
+        edits: !cli.no_edits,
     };
     let begin = Instant::now();
     let mut tally = Tally::default();

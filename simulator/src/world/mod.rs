@@ -235,6 +235,11 @@ impl World {
         one(dice, &controllers).copied()
     }
 
+    /// Draws what somebody writes on what is there, where there is anything.
+    pub fn draw_edit(dice: &mut Dice, objects: &Objects) -> Option<Step> {
+        users::edits::draw(dice, objects)
+    }
+
     /// Lets it happen. Where it no longer applies, nothing does.
     pub fn take(&mut self, step: &Step, objects: &mut Objects) {
         match step {
@@ -245,6 +250,7 @@ impl World {
             }
             Step::Change(who, resource, key, patch) => change(objects, who, resource, key, patch),
             Step::Delete(who, resource, key) => note(objects.delete(&Arc::from(*who), resource, key)),
+            Step::LetGo(key) => pods::release(objects, users::USER, key, users::edits::HOLD),
             Step::Open(key, gate) => {
                 let opened = objects.change(&Arc::from("license-controller"), &PODS, key, |pod| {
                     if let Some(gates) = pod["spec"]["schedulingGates"].as_array_mut() {
@@ -300,6 +306,11 @@ impl World {
             }
             for key in pods::which(objects, pods::is_deleted) {
                 kubelets::stop(objects, &key);
+            }
+            for key in pods::which(objects, |pod| {
+                pods::is_deleted(pod) && pods::has_finalizer(pod, users::edits::HOLD)
+            }) {
+                pods::release(objects, users::USER, &key, users::edits::HOLD);
             }
             if objects.version() == before {
                 break;

@@ -1,5 +1,7 @@
 //! What a pod says of itself, read by those who act on it.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::objects::{Key, Objects, PODS};
@@ -55,4 +57,28 @@ pub fn which(objects: &Objects, is: impl Fn(&Value) -> bool) -> Vec<Key> {
 pub fn is_owned_by(object: &Value, uid: &Value) -> bool {
     let owners = object["metadata"]["ownerReferences"].as_array();
     owners.is_some_and(|owners| owners.iter().any(|owner| owner["uid"] == *uid))
+}
+
+/// Whether somebody holds it back from its end.
+pub fn has_finalizer(pod: &Value, finalizer: &str) -> bool {
+    let finalizers = pod["metadata"]["finalizers"].as_array();
+    finalizers.is_some_and(|all| all.iter().any(|one| one == finalizer))
+}
+
+/// Takes a finalizer off. A pod that nobody runs, and nobody else holds, is gone then, if its end was asked for.
+pub fn release(objects: &mut Objects, who: &str, key: &Key, finalizer: &str) {
+    let who = Arc::from(who);
+    let released = objects.change(&who, &PODS, key, |pod| {
+        if let Some(finalizers) = pod["metadata"]["finalizers"].as_array_mut() {
+            finalizers.retain(|one| one != finalizer);
+        }
+        Ok(())
+    });
+    if let Ok(pod) = released
+        && is_deleted(&pod)
+        && (node(&pod).is_none() || is_over(&pod))
+        && pod["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty)
+    {
+        let _ = objects.finish(&who, &PODS, key);
+    }
 }

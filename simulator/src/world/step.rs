@@ -15,6 +15,8 @@ pub enum Step {
     Change(&'static str, &'static Resource, Key, Value),
     /// Somebody deletes an object.
     Delete(&'static str, &'static Resource, Key),
+    /// Whoever holds a pod back from its end lets it go.
+    LetGo(Key),
     /// Somebody takes a gate of another controller off a pod.
     Open(Key, String),
     /// A controller looks at all that is its own.
@@ -76,6 +78,7 @@ impl Step {
             Self::Create(..) => "create",
             Self::Change(..) => "change",
             Self::Delete(..) => "delete",
+            Self::LetGo(_) => "let go",
             Self::Open(..) => "open",
             Self::Control(_) => "control",
             Self::Schedule(..) => "schedule",
@@ -99,6 +102,7 @@ impl fmt::Debug for Step {
             }
             Self::Change(who, resource, key, patch) => write!(f, "{who} changes {} {key}: {patch}", resource.plural),
             Self::Delete(who, resource, key) => write!(f, "{who} deletes {} {key}", resource.plural),
+            Self::LetGo(pod) => write!(f, "{pod} is let go"),
             Self::Open(pod, gate) => write!(f, "gate {gate} is taken off {pod}"),
             Self::Control(controller) => write!(f, "the controller of {controller:?} looks"),
             Self::Schedule(pod, 0) => write!(f, "the scheduler places {pod}"),

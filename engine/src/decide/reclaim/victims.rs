@@ -394,8 +394,11 @@ impl Victims {
 }
 
 fn is_evictable(cluster: &Cluster, pod: &Pod, now: Timestamp) -> bool {
+    // Whom the door did not hold, it does not hold either who comes in his place: that would be evicted again and again.
+    let comes_back_unheld = pod.joined_later && pod.controller.is_some();
     matches!(pod.stage, Stage::Bound | Stage::Unbound { .. })
         && pod.deleted.is_none()
+        && !comes_back_unheld
         && !cluster.is_leaving(pod, now)
         && pod.eviction.spared_until.is_none_or(|until| until <= now)
 }

@@ -6,7 +6,7 @@ use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::{Action, Eviction};
 
 use super::{plain, worker, workers};
-use crate::world::{Object, World, capacity, group, node, pod, queue, queue_plugin};
+use crate::world::{Object, World, bare_pod, capacity, group, node, pod, queue, queue_plugin};
 
 pub(super) const RECLAIM: &str = "enqueue, allocate, backfill, reclaim";
 const BORROW: &str = "guaranteeThreshold: 100";
@@ -548,4 +548,28 @@ fn a_gang_of_several_priorities_does_not_stand_back_for_itself() {
     world.wait(2);
     assert_eq!(world.admit(), []);
     assert_eq!(world.admit_names(), ["other"]);
+}
+
+/// Found by the simulator (seed 70040): Volcano's controllers make a group for a pod that is there, and nobody holds it, nor who comes in its
+/// place: it would be evicted each minute, for ever.
+#[test]
+fn nobody_is_evicted_whose_controller_makes_another_at_once() {
+    for (group, is_evicted) in [("podgroup-web", false), ("podgroup-other", true)] {
+        let mut world = World::with(capacity("enqueue, allocate, preempt", BORROW));
+        world.node(&node("n1"));
+        world.queue(
+            &plain("default")
+                .capability("cpu", "4")
+                .set(["spec", "deserved"], serde_json::json!({"cpu": "4"})),
+        );
+        world.group(&crate::world::group(group, 1).set(["spec", "queue"], "default"));
+        let runs = bare_pod("web-1")
+            .requests("cpu", "4")
+            .controlled_by("ReplicaSet", "web")
+            .on("n1");
+        world.pod(&runs.annotation("scheduling.k8s.io/group-name", group));
+        world.pod(&pod("urgent").queue("default").requests("cpu", "2").priority(10));
+        world.wait(5);
+        assert_eq!(!victims(&mut world).is_empty(), is_evicted, "{group}");
+    }
 }

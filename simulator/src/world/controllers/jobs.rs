@@ -20,8 +20,8 @@ pub fn run(objects: &mut Objects, made: &mut Made) {
     }
     // What is left belongs to others, or to Jobs that are gone.
     for (key, pod) in owned.into_values().flatten() {
-        if is_tracked(&pod) {
-            release(objects, &key);
+        if pods::has_finalizer(&pod, TRACKING) {
+            pods::release(objects, "job-controller", &key, TRACKING);
         }
     }
 }
@@ -35,10 +35,10 @@ fn one(objects: &mut Objects, made: &mut Made, key: &Key, job: &Value, pods: Vec
         let went_well = pod["status"]["phase"] == "Succeeded";
         if pods::is_active(&pod) {
             active.push(key);
-        } else if is_tracked(&pod) {
+        } else if pods::has_finalizer(&pod, TRACKING) {
             succeeded += u64::from(went_well);
             failed += u64::from(!went_well);
-            release(objects, &key);
+            pods::release(objects, "job-controller", &key, TRACKING);
         }
     }
     let spec = |field: &str, default: u64| job["spec"][field].as_u64().unwrap_or(default);
@@ -75,27 +75,4 @@ fn one(objects: &mut Objects, made: &mut Made, key: &Key, job: &Value, pods: Vec
         }
         Ok(())
     });
-}
-
-fn is_tracked(pod: &Value) -> bool {
-    pod["metadata"]["finalizers"]
-        .as_array()
-        .is_some_and(|all| all.iter().any(|one| one == TRACKING))
-}
-
-/// Takes the finalizer off. A pod that nobody runs is gone then, if its end was asked for.
-fn release(objects: &mut Objects, key: &Key) {
-    let who = Arc::from("job-controller");
-    let released = objects.change(&who, &PODS, key, |pod| {
-        if let Some(finalizers) = pod["metadata"]["finalizers"].as_array_mut() {
-            finalizers.retain(|one| one != TRACKING);
-        }
-        Ok(())
-    });
-    if let Ok(pod) = released
-        && pods::is_deleted(&pod)
-        && (pods::node(&pod).is_none() || pods::is_over(&pod))
-    {
-        let _ = objects.finish(&who, &PODS, key);
-    }
 }

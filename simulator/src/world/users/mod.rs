@@ -2,6 +2,7 @@
 
 pub mod claims;
 pub mod configurations;
+pub mod edits;
 pub mod groups;
 pub mod queues;
 pub mod template;

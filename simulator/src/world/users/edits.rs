@@ -1,0 +1,92 @@
+//! What users write on objects that are there, beyond what they made them for: finalizers that keep what is deleted, fewer nodes than a
+//! pod could have, and what groups are shown by others.
+
+use serde_json::{Value, json};
+
+use super::super::chance::{one, percent, weighted};
+use super::super::pods;
+use super::super::step::Step;
+use super::{TEAMS, USER};
+use crate::Dice;
+use crate::objects::{Key, Objects, POD_GROUPS, PODS};
+
+/// A finalizer of whoever made the pod.
+pub const HOLD: &str = "users.example.com/hold";
+/// Phases that anybody may write on a group of his.
+const PHASES: [&str; 4] = ["Pending", "Inqueue", "Running", "Completed"];
+
+/// What somebody edits next.
+pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
+    let what: fn(&mut Dice, &Objects) -> Option<Step> = weighted(
+        dice,
+        (40, hold),
+        &[(15, let_go), (20, narrow), (10, delete_held), (15, write_phase)],
+    );
+    what(dice, objects)
+}
+
+/// The pods of the teams of which this is true.
+fn which(objects: &Objects, is: impl Fn(&Value) -> bool) -> Vec<Key> {
+    let mut found = pods::which(objects, is);
+    found.retain(|key| TEAMS.contains(&&*key.namespace));
+    found
+}
+
+fn hold(dice: &mut Dice, objects: &Objects) -> Option<Step> {
+    let free = which(objects, |pod| pods::is_active(pod) && !pods::has_finalizer(pod, HOLD));
+    // Whoever was let in and has no node first.
+    let placed = which(objects, pods::waits_for_place);
+    let among = if percent(dice, 60) { placed } else { free };
+    let key = one(dice, &among)?.clone();
+    let mut finalizers = objects.get(&PODS, &key)?["metadata"]["finalizers"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    if finalizers.iter().any(|one| one == HOLD) {
+        return None;
+    }
+    finalizers.push(HOLD.into());
+    Some(Step::Change(
+        USER,
+        &PODS,
+        key,
+        json!({"metadata": {"finalizers": finalizers}}),
+    ))
+}
+
+fn let_go(dice: &mut Dice, objects: &Objects) -> Option<Step> {
+    let held = which(objects, |pod| pods::has_finalizer(pod, HOLD));
+    Some(Step::LetGo(one(dice, &held)?.clone()))
+}
+
+fn delete_held(dice: &mut Dice, objects: &Objects) -> Option<Step> {
+    let held = which(objects, |pod| pods::has_finalizer(pod, HOLD) && !pods::is_deleted(pod));
+    Some(Step::Delete(USER, &PODS, one(dice, &held)?.clone()))
+}
+
+/// API servers let a pod that has gates be narrowed, and whatever it tolerates added to.
+fn narrow(dice: &mut Dice, objects: &Objects) -> Option<Step> {
+    let gated = which(objects, |pod| pods::is_active(pod) && pods::gates(pod).next().is_some());
+    let key = one(dice, &gated)?.clone();
+    let pod = objects.get(&PODS, &key)?;
+    let spec = if percent(dice, 50) && pod["spec"]["nodeSelector"]["topology.kubernetes.io/zone"].is_null() {
+        json!({"nodeSelector": {"topology.kubernetes.io/zone": one(dice, &["zone-a", "zone-b"])?}})
+    } else {
+        let mut tolerations = pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+        tolerations.push(json!({"key": "dedicated", "operator": "Exists"}));
+        json!({ "tolerations": tolerations })
+    };
+    Some(Step::Change(USER, &PODS, key, json!({ "spec": spec })))
+}
+
+fn write_phase(dice: &mut Dice, objects: &Objects) -> Option<Step> {
+    let groups: Vec<_> = objects.list(&POD_GROUPS).map(|(key, _)| key.clone()).collect();
+    let key = one(dice, &groups)?.clone();
+    let phase = *one(dice, &PHASES)?;
+    Some(Step::Change(
+        USER,
+        &POD_GROUPS,
+        key,
+        json!({"status": {"phase": phase}}),
+    ))
+}
