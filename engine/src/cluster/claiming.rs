@@ -13,6 +13,7 @@ use super::Cluster;
 use super::paying::{Standing, Turn, shared_keys};
 use super::pod::Pod;
 use crate::devices::{ClaimKey, Devices, Named};
+use crate::task::Claimed;
 
 /// What a pod calls a claim, and what it was when the pod was let in; none once it was another.
 type LetInBy = (Box<str>, Option<Arc<ResourceClaim>>);
@@ -93,10 +94,12 @@ impl Claiming {
 }
 
 impl Cluster {
-    /// Whether a pod is charged by claims that it names: by what others may write while nothing is allocated.
+    /// Whether a pod is charged by claims that it names and that nothing is allocated for: by what others may write.
     pub(super) fn asks_by_claims(&self, pod: &Pod) -> bool {
-        let claiming = self.claimed.pods.get(&pod.uid).filter(|_| pod.task.claimed.is_some());
-        claiming.is_some_and(|claiming| !claiming.named.is_empty())
+        let is_asked = |claimed: &Arc<Claimed>| claimed.allocated.is_none();
+        let claiming = self.claimed.pods.get(&pod.uid);
+        let names_claims = claiming.is_some_and(|claiming| !claiming.named.is_empty());
+        names_claims && pod.task.claimed.as_ref().is_some_and(is_asked)
     }
 
     /// Whether any claim that a pod names, and that is known, asks for a device.

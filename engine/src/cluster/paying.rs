@@ -167,11 +167,16 @@ impl Cluster {
     /// another one is charged, and the claims' devices stay in use. In their order, this one among them; none where they are more than `most`.
     pub(crate) fn all_sharing_with(&self, id: PodId, most: usize) -> Option<Vec<PodId>> {
         let (mut found, mut open) = (BTreeSet::from([id]), vec![id]);
+        // Each claim once: all that share it come with the first who names it.
+        let mut seen = BTreeSet::new();
         while let Some(next) = open.pop() {
             let Some((pod, named)) = self.claims_named_by(next) else {
                 continue;
             };
-            for key in shared_keys(&pod.namespace, named) {
+            let keys: Vec<_> = shared_keys(&pod.namespace, named)
+                .filter(|key| seen.insert(key.clone()))
+                .collect();
+            for key in keys {
                 let line = self.claimed.in_line.get(&key).into_iter().flatten();
                 let let_in = line.take_while(|(standing, ..)| *standing == Standing::In);
                 for other in let_in.filter_map(|(.., uid)| self.pod_with_uid(uid)) {

@@ -2,6 +2,7 @@
 //! [`changes`].
 
 mod changes;
+mod succeeded;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use self::succeeded::Succeeded;
 use super::place::{Place, Turn};
 use super::pod::Controller;
 use super::waiting::Refused;
@@ -177,8 +179,8 @@ pub struct Facts {
     pub(super) torn_since: Option<Timestamp>,
     /// How many of its pods that hold quota there are of each task.
     pub(super) of_tasks: BTreeMap<Arc<str>, usize>,
-    /// Its pods that have succeeded: when each began to run, its unique id, and its task.
-    pub(super) succeeded: BTreeSet<(Timestamp, Arc<str>, Option<Arc<str>>)>,
+    /// Its pods that have succeeded.
+    succeeded: Succeeded,
     /// Its pods that name no queue and were read before it: theirs is whoever's it would be without it, until it is there.
     pub(super) without_queue: BTreeSet<PodId>,
     /// Its pods that wait in line, first to go first.
@@ -257,41 +259,17 @@ impl Facts {
         self.core.iter().chain(&self.extra).map(|member| member.2)
     }
 
-    /// How many of its pods have succeeded: as in Volcano's gangs, they count as if they were still there. Pods that ran
-    /// before the group was created belonged to an earlier one of its name.
+    /// How many of its pods have succeeded, and count as if they were still there.
     pub fn succeeded(&self) -> usize {
-        self.tasks_that_succeeded().count()
+        self.succeeded.count()
     }
 
-    /// The tasks of those.
-    fn tasks_that_succeeded(&self) -> impl Iterator<Item = Option<&str>> {
-        let created = self.claim.as_ref().map_or(Timestamp::MAX, |claim| claim.created);
-        let of_this_one = self
-            .succeeded
-            .iter()
-            .rev()
-            .take_while(move |(began, ..)| *began >= created);
-        of_this_one.map(|(_, _, task)| task.as_deref())
-    }
-
-    /// How many of its pods count toward the minimum of each task that it names, in the order of those. Those that have
-    /// succeeded are looked at once, not once for each task: there may be many of both.
+    /// How many of its pods count toward the minimum of each task that it names, in the order of those.
     fn counts_of_tasks(&self) -> Vec<usize> {
         let tasks = self.claim.iter().flat_map(|claim| claim.tasks.iter());
-        let mut counts: Vec<_> = tasks
-            .map(|(task, _)| (&**task, self.of_tasks.get(task).map_or(0, |admitted| *admitted)))
-            .collect();
-        if counts.is_empty() {
-            return Vec::new();
-        }
-        let mut succeeded = BTreeMap::<&str, usize>::new();
-        for task in self.tasks_that_succeeded().flatten() {
-            *succeeded.entry(task).or_default() += 1;
-        }
-        for (task, count) in &mut counts {
-            *count += succeeded.get(task).map_or(0, |succeeded| *succeeded);
-        }
-        counts.into_iter().map(|(_, count)| count).collect()
+        let count =
+            |task: &Arc<str>| self.of_tasks.get(task).map_or(0, |admitted| *admitted) + self.succeeded.of_task(task);
+        tasks.map(|(task, _)| count(task)).collect()
     }
 
     /// How many pods are to be let in together before others follow one by one.

@@ -111,7 +111,12 @@ pub fn provided(stored: &ByKind) -> BTreeSet<String> {
 
 /// Reads what pods claim, and adds it to what they ask for. `last` is who is let in just now: whoever shares a claim with it and was
 /// let in before is charged for that, be it younger. Who is gone but for its name leaves that to others.
-pub fn put_on_pods(stored: &ByKind, pods: &mut [Pod], last: Option<&Key>, is_gone: impl Fn(&Pod) -> bool) {
+pub fn put_on_pods(stored: &ByKind, pods: &mut [Pod], last: Option<&Key>, is_late: impl Fn(&Pod) -> bool) {
+    let is_allocated = |(claim, _): (Option<Key>, bool)| {
+        let claim = claim.and_then(|claim| stored.get(&RESOURCE_CLAIMS)?.get(&claim));
+        claim.is_some_and(|claim| claim["status"]["allocation"].is_object())
+    };
+    let is_gone = |pod: &Pod| is_late(pod) || pod.never_runs() && pod.names_claims() && !named(pod).all(is_allocated);
     let mut payers = BTreeMap::new();
     let mut holders: Vec<_> = pods.iter().filter(|pod| !pod.is_held && !pod.is_over).collect();
     let turn = |pod: &Pod| (is_gone(pod), Some(&pod.key) == last);

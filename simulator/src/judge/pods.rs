@@ -188,11 +188,15 @@ impl Said {
         self.node.as_deref().or(pin)
     }
 
-    /// Whether it is gone but for its name: that is so long after its deletion, or where it is deleted before it has a node and names claims.
+    /// Whether it is gone but for its name, so long after its deletion.
     pub fn is_gone(&self, terminating: SignedDuration, now: Timestamp) -> bool {
         let ends = |at: Timestamp| at.checked_add(terminating).unwrap_or(Timestamp::MAX);
         self.deleted.is_some_and(|at| ends(at) <= now)
-            || self.never_runs() && self.spec["resourceClaims"][0].is_object()
+    }
+
+    /// Whether it names claims.
+    pub fn names_claims(&self) -> bool {
+        self.spec["resourceClaims"][0].is_object()
     }
 
     /// Whether it is deleted and has no node: API servers bind it to none any more.

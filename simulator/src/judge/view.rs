@@ -92,8 +92,8 @@ impl View {
                 Err(place) => pods.insert(place, pod.clone()),
             }
         }
-        let is_gone = |pod: &Pod| pod.is_gone(configuration.terminating, now);
-        claims::put_on_pods(stored, &mut pods, pod.map(|pod| &pod.key), is_gone);
+        let is_late = |pod: &Pod| pod.is_gone(configuration.terminating, now);
+        claims::put_on_pods(stored, &mut pods, pod.map(|pod| &pod.key), is_late);
         Some(Self {
             now,
             tree: Arc::new(Tree::new(queues.collect(), &configuration)),
@@ -292,7 +292,8 @@ impl View {
     /// Whether a pod holds anything: it does not while a gate holds it, anybody's, when it is over, and when it is gone but for its
     /// name; nor by claims where it is deleted before it has a node.
     pub fn holds(&self, pod: &Pod) -> bool {
-        let is_gone = pod.is_gone(self.configuration.terminating, self.now);
+        let is_gone = pod.is_gone(self.configuration.terminating, self.now)
+            || pod.never_runs() && pod.names_claims() && !pod.claimed.allocated;
         let mut gates = pod.spec["schedulingGates"].as_array().into_iter().flatten();
         let is_gated = gates.any(|gate| gate["name"] != GATE);
         !(pod.is_held || is_gated || pod.is_over || is_gone)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::succeeded::{Succeeded, SucceededPod};
 use super::{Claim, Enqueued, Facts, Member, Phase, Said, Step, Workload};
 use crate::amounts::{Amounts, Totals};
 use crate::cluster::place::Place;
@@ -75,7 +76,7 @@ impl Workload {
             whole: None,
             torn_since: None,
             of_tasks: BTreeMap::new(),
-            succeeded: BTreeSet::new(),
+            succeeded: Succeeded::default(),
             without_queue: BTreeSet::new(),
             line: BTreeSet::new(),
             named: 0,
@@ -122,6 +123,7 @@ impl Workload {
         if anew && before.is_some() {
             facts.forget_what_it_was_told();
         }
+        facts.succeeded.are_of_one_created(Some(claim.created));
         facts.claim = Some(claim);
         if facts.is_held_job() {
             facts.ran = false;
@@ -136,6 +138,7 @@ impl Workload {
     /// Its object is gone. Returns what it said.
     pub(in crate::cluster) fn fall_silent(&mut self) -> Option<Claim> {
         let before = self.0.claim.take()?;
+        self.0.succeeded.are_of_one_created(None);
         self.0.forget_what_it_was_told();
         self.try_anew();
         Some(before)
@@ -178,14 +181,14 @@ impl Workload {
     }
 
     /// A pod of it has succeeded.
-    pub(in crate::cluster) fn add_succeeded(&mut self, pod: (Timestamp, Arc<str>, Option<Arc<str>>)) {
+    pub(in crate::cluster) fn add_succeeded(&mut self, pod: SucceededPod) {
         self.0.succeeded.insert(pod);
         self.name();
         self.wake();
     }
 
     /// A pod of it that had succeeded is gone.
-    pub(in crate::cluster) fn remove_succeeded(&mut self, pod: &(Timestamp, Arc<str>, Option<Arc<str>>)) {
+    pub(in crate::cluster) fn remove_succeeded(&mut self, pod: &SucceededPod) {
         self.0.succeeded.remove(pod);
         self.unname();
         self.wake();

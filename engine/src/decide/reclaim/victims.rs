@@ -4,7 +4,7 @@
 //! of its pods.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -69,6 +69,8 @@ pub(super) struct Victims {
     ways: HashMap<PodId, Ways>,
     /// Of pods that are candidates in several ways: the place of the slack that lets each be taken in one of them.
     once: HashMap<PodId, usize>,
+    /// Those that share claims with others and can't go together with all of them.
+    not_together: HashSet<PodId>,
     floors: Floors,
 }
 
@@ -108,6 +110,7 @@ impl Victims {
             known: Vec::new(),
             ways: HashMap::new(),
             once: HashMap::new(),
+            not_together: HashSet::new(),
             floors: Floors::default(),
         }
     }
@@ -249,7 +252,7 @@ impl Victims {
         let Some(alone) = self.candidacy(cluster, queue, id) else {
             return;
         };
-        let together = if cluster.pays_for_others(id) {
+        let together = if !self.not_together.contains(&id) && cluster.pays_for_others(id) {
             self.together(cluster, queue, id)
         } else {
             None
@@ -273,6 +276,8 @@ impl Victims {
     fn together(&mut self, cluster: &Cluster, queue: QueueId, id: PodId) -> Option<(Candidacy, Vec<PodId>)> {
         let pods = cluster.all_sharing_with(id, MOST_SHARERS)?;
         if pods.len() < 2 || !pods.iter().all(|pod| self.may_go_along(cluster, queue, *pod)) {
+            // The same is so of each of them.
+            self.not_together.extend(pods);
             return None;
         }
         for pod in &pods {
@@ -283,7 +288,11 @@ impl Victims {
         // What one of them holds that its queue must keep would else shield what the others have.
         let mut takes = all.takes.iter();
         let fits = takes.all(|(place, amount)| *amount <= self.floors.slack[*place].most());
-        fits.then_some((all, pods))
+        if !fits {
+            self.not_together.extend(pods);
+            return None;
+        }
+        Some((all, pods))
     }
 
     /// Whether a pod that shares a claim may be taken back with the one that pays for it.
