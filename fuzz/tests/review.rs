@@ -50,7 +50,7 @@ fn send(body: &str) {
                     drop(inquiry.answer.send(known.map_err(NoAnswer::from)));
                 }
             });
-            let path = Arc::new(ReviewPath::from(PATH.to_owned()));
+            let path = Arc::new(ReviewPath::known(PATH.to_owned()));
             let app =
                 init_service(App::new().configure(routes(inquiries, path, Room::new(64 << 20), Refusals::default())))
                     .await;

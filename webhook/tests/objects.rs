@@ -4,7 +4,7 @@
 
 mod common;
 
-use crds::configuration::{Settings, UnnamedCards};
+use crds::configuration::{Configuration, Settings, UnnamedCards};
 use crds::keys::{
     CARD_DESERVED, CARD_GUARANTEE, CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAME, QUEUE_NAMESPACES, SCORING_STRATEGY,
 };
@@ -123,6 +123,18 @@ fn what_is_guaranteed_without_quota_is_warned_about() {
     let mut of_cpu = annotated(&[quota]);
     of_cpu["spec"] = json!({"guarantee": {"resource": {"cpu": "4", "pods": "10"}}});
     assert_eq!(warned(&of_cpu), 1, "of what every queue may have nothing is lost");
+    // Pods with cards use it then.
+    let mut configuration = Configuration::default();
+    configuration.capacity_card.card_unlimited_cpu_memory = true;
+    let verdict = World::with_configuration(configuration)
+        .verdict(Endpoint::Validate, &review(QUEUE, "CREATE", &of_cpu, &Value::Null));
+    assert!(
+        !verdict
+            .allowed()
+            .iter()
+            .any(|warning| warning.contains("can't be used")),
+        "{verdict:?}"
+    );
 }
 
 #[test]

@@ -133,6 +133,7 @@ impl Plugins {
                 plugin: name.to_owned(),
             });
         }
+        parsed.warnings = again.warnings;
         parsed.warnings.push(format!(
             "{SCHEDULER_CONF}: {path} names the plugin {name} a second time, which has no effect: what it says the first time holds"
         ));

@@ -13,7 +13,6 @@ use super::Cluster;
 use super::paying::{Standing, Turn, shared_keys};
 use super::pod::Pod;
 use crate::devices::{ClaimKey, Devices, Named};
-use crate::task::Claimed;
 
 /// What a pod calls a claim, and what it was when the pod was let in; none once it was another.
 type LetInBy = (Box<str>, Option<Arc<ResourceClaim>>);
@@ -94,12 +93,14 @@ impl Claiming {
 }
 
 impl Cluster {
-    /// Whether a pod is charged by claims that it names and that nothing is allocated for: by what others may write.
-    pub(super) fn asks_by_claims(&self, pod: &Pod) -> bool {
-        let is_asked = |claimed: &Arc<Claimed>| claimed.allocated.is_none();
+    /// Whether a pod names a claim to which nothing is allocated: what it comes to is anything that somebody writes.
+    pub(super) fn names_open_claims(&self, pod: &Pod) -> bool {
+        let is_allocated = |named: &Named| {
+            let key = named.claim.clone().map(|claim| ((&*pod.namespace).into(), claim));
+            key.is_some_and(|key| self.claimed.devices.is_allocated(&key))
+        };
         let claiming = self.claimed.pods.get(&pod.uid);
-        let names_claims = claiming.is_some_and(|claiming| !claiming.named.is_empty());
-        names_claims && pod.task.claimed.as_ref().is_some_and(is_asked)
+        claiming.is_some_and(|claiming| !claiming.named.iter().all(is_allocated))
     }
 
     /// Whether any claim that a pod names, and that is known, asks for a device.

@@ -94,7 +94,9 @@ impl Cluster {
                         waits.aside_until = None;
                     }
                 }),
-                Stage::Unbound { .. } if pod.deleted.is_none() && !pod.joined_later => due.push(Due::Reservation(id)),
+                Stage::Unbound { .. } if pod.deleted.is_none() && !self.is_let_in_by_nobody(pod) => {
+                    due.push(Due::Reservation(id))
+                }
                 Stage::Blocked | Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => {
                     let charge = self.charge_for(pod, now);
                     self.update_pod(id, |pod| pod.charge = charge);
@@ -115,7 +117,7 @@ impl Cluster {
             Stage::Admitting { until, written: false } => Some(quota_end.map_or(until, |end| end.min(until))),
             Stage::Waiting => pod.waits.as_ref()?.aside_until,
             // Whom nobody has let in, nobody sends back: what comes after it would not be held either.
-            Stage::Unbound { since, looks } if pod.deleted.is_none() && !pod.joined_later => {
+            Stage::Unbound { since, looks } if pod.deleted.is_none() && !self.is_let_in_by_nobody(pod) => {
                 let timeout = self.configuration.cardgate.reservation_timeout;
                 let longer = timeout.saturating_mul(1_u32.checked_shl(looks.into()).unwrap_or(u32::MAX));
                 let timeout = longer.min(timeout.max(LONGEST_RETURN));

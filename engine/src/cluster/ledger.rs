@@ -36,16 +36,15 @@ pub(super) struct Marks<'p> {
 }
 
 impl Cluster {
-    /// What a pod holds at its stage: nothing while it waits, and nothing once its deletion has taken too long, or where it is deleted
-    /// before it had a node and what it holds is what its claims ask for: it will run nowhere.
+    /// What a pod holds at its stage: nothing while it waits, and nothing once its deletion has taken too long. One that is deleted before it
+    /// has a node will run nowhere: where it names claims to which nothing is allocated, it holds nothing from then on.
     pub(super) fn charge_for(&self, pod: &Pod, now: Timestamp) -> Option<Charge> {
         let holds = match pod.stage {
             Stage::Waiting | Stage::Blocked => false,
             Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => true,
         };
-        // What claims come to that nothing is allocated for is anything that somebody writes.
         let never_runs = pod.deleted.is_some() && matches!(pod.stage, Stage::Unbound { .. });
-        let ended = never_runs && self.asks_by_claims(pod) || self.quota_end(pod).is_some_and(|end| end <= now);
+        let ended = self.quota_end(pod).is_some_and(|end| end <= now) || never_runs && self.names_open_claims(pod);
         (pod.queue.is_some() && holds && !ended).then(|| self.charge(pod, self.charged_alternative(pod).as_ref()))
     }
 

@@ -164,8 +164,9 @@ impl Cluster {
     }
 
     /// The pods that were let in and share claims with this one, and those that share others with them, and so on: with some of them gone,
-    /// another one is charged, and the claims' devices stay in use. In their order, this one among them; none where they are more than `most`.
-    pub(crate) fn all_sharing_with(&self, id: PodId, most: usize) -> Option<Vec<PodId>> {
+    /// another one is charged, and the claims' devices stay in use. In their order, this one among them; where they are more than `most`,
+    /// some of them as an error.
+    pub(crate) fn all_sharing_with(&self, id: PodId, most: usize) -> Result<Vec<PodId>, BTreeSet<PodId>> {
         let (mut found, mut open) = (BTreeSet::from([id]), vec![id]);
         // Each claim once: all that share it come with the first who names it.
         let mut seen = BTreeSet::new();
@@ -173,23 +174,21 @@ impl Cluster {
             let Some((pod, named)) = self.claims_named_by(next) else {
                 continue;
             };
-            let keys: Vec<_> = shared_keys(&pod.namespace, named)
-                .filter(|key| seen.insert(key.clone()))
-                .collect();
-            for key in keys {
+            for key in shared_keys(&pod.namespace, named) {
                 let line = self.claimed.in_line.get(&key).into_iter().flatten();
-                let let_in = line.take_while(|(standing, ..)| *standing == Standing::In);
+                let let_in = line.take_while(|(standing, ..)| *standing == Standing::In && !seen.contains(&key));
                 for other in let_in.filter_map(|(.., uid)| self.pod_with_uid(uid)) {
                     if found.insert(other) {
                         open.push(other);
                     }
                     if found.len() > most {
-                        return None;
+                        return Err(found);
                     }
                 }
+                seen.insert(key);
             }
         }
-        Some(found.into_iter().collect())
+        Ok(found.into_iter().collect())
     }
 
     /// A pod that claims devices, and the claims that it names.

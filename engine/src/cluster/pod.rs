@@ -152,7 +152,8 @@ pub struct Pod {
     pub reachable: bool,
     /// Whether a queue is charged for it since it asks for cards, and for nothing that it says.
     pub charged_for_cards: bool,
-    /// Whether it came to belong to its group when it was there already: nobody has let it in, nor will anybody hold its successor.
+    /// Whether it came to belong to its group when it was there already, and names nothing else: the door had no reason to hold it but what
+    /// it asks for.
     pub joined_later: bool,
     /// Whether it has any annotation.
     pub has_annotations: bool,

@@ -64,9 +64,10 @@ impl Cluster {
         if charged_for_cards {
             (reading.managed, reading.in_no_queue) = (true, false);
         }
-        let joined_later = self.joined_later(&reading, &namespace, &uid);
+        let joined_later = reading.names_group_alone && reading.has_group_made_for_it(&uid);
         let node_name = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
-        if node_name.is_some() {
+        // Nobody who is being deleted is placed any more.
+        if node_name.is_some() || pod.metadata.deletion_timestamp.is_some() {
             self.end_assumption(&uid);
         }
         let queue = reading.managed.then(|| self.queue_of_pod(&reading, &namespace, known));
@@ -205,13 +206,13 @@ impl Cluster {
             was_charged || self.charges_unqueued_cards(namespace)
         };
         let is_open = !reading.managed || reading.in_no_queue;
-        is_open && reading.reachable && self.may_be_for_cards(reading) && is_charged()
+        is_open && reading.reachable && self.may_be_for_cards(&reading.task) && is_charged()
     }
 
-    /// Whether a pod came to belong to its group when it was there already, and the door had no other reason to hold it.
-    fn joined_later(&self, reading: &Reading, namespace: &str, uid: &str) -> bool {
-        let is_held_for_cards = || self.may_be_for_cards(reading) && self.charges_unqueued_cards(namespace);
-        reading.names_group_alone && reading.has_group_made_for_it(uid) && !is_held_for_cards()
+    /// Whether a pod came into its group when it was there already, and the door has no other reason to hold it, or who comes in its place:
+    /// nobody has let it in.
+    pub(crate) fn is_let_in_by_nobody(&self, pod: &Pod) -> bool {
+        pod.joined_later && !(self.may_be_for_cards(&pod.task) && self.charges_unqueued_cards(&pod.namespace))
     }
 
     /// Whether the cards of pods that name no queue are charged in this namespace.
@@ -222,9 +223,9 @@ impl Cluster {
     }
 
     /// Whether a pod asks for cards. What can't be said of claims may be for cards: it is nobody's way past the queue of the namespace.
-    fn may_be_for_cards(&self, reading: &Reading) -> bool {
-        let is_unclear = reading.task.unreadable.is_some() && reading.task.claimed.is_some();
-        is_unclear || self.gets_cards(&reading.task)
+    fn may_be_for_cards(&self, task: &Task) -> bool {
+        let is_unclear = task.unreadable.is_some() && task.claimed.is_some();
+        is_unclear || self.gets_cards(task)
     }
 
     /// Takes the end of a pod that is over; whether it is.

@@ -199,7 +199,7 @@ fn check(cluster: &Cluster, id: WorkloadId, queue: QueueId, namespace: &str, dem
 /// Where a workload finds no room as a whole.
 pub(crate) struct Lack {
     /// What it finds none for.
-    pub(crate) reason: Reason,
+    pub(super) reason: Reason,
     /// Its queue or one above it; none where it is the cluster.
     pub(crate) at: Option<QueueId>,
     /// How many levels from the queue upwards that depends on.
@@ -239,6 +239,18 @@ pub(crate) fn lack(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &D
         } else {
             place + 1
         },
+    })
+}
+
+/// Whether a workload still finds too little of what this reason is about: in its queue, in any above it, or in the cluster.
+pub(crate) fn lacks_still(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand, reason: Reason) -> bool {
+    let mut levels = cluster.ancestry(queue).map(Some).chain([None]);
+    levels.any(|at| {
+        let check = check_at(cluster, id, queue, at);
+        let of_resources = check
+            .resources_in_excess(demand)
+            .any(|(dimension, _)| dimension.shortage() == reason);
+        of_resources || reason == Reason::InsufficientScalarQuota && check.first_excess(demand).is_some()
     })
 }
 

@@ -205,7 +205,7 @@ fn end(cluster: &Cluster, pod: &Pod, gone: impl Fn(&Pod) -> Option<Timestamp>) -
     let deadline = pod.ends.into_iter().chain(of_job).map(|ends| (ends, Why::Deadline));
     // Nobody makes another of one without a controller: it keeps its place.
     let is_unplaced = matches!(pod.stage, Stage::Unbound { .. }) && !pod.is_placed();
-    let is_sent_back = is_unplaced && pod.controller.is_some() && !pod.joined_later;
+    let is_sent_back = is_unplaced && pod.controller.is_some() && !cluster.is_let_in_by_nobody(pod);
     let reservation = cluster.deadline_of(pod).filter(|_| is_sent_back);
     let reservation = reservation.map(|until| (until, Why::Reservation));
     deadline.chain(reservation).min()

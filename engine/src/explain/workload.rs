@@ -5,7 +5,7 @@ use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::{Claim, Step, Workload};
 use crate::decide::census::Looks;
-use crate::decide::enqueue::{asked_by_pods, check_at, is_in_line, lack};
+use crate::decide::enqueue::{asked_by_pods, check_at, is_in_line, lack, lacks_still};
 use crate::decide::line::{first_missing, line};
 use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
@@ -186,9 +186,9 @@ pub(super) fn only_stands_aside(
     let until = workload.aside_until()?;
     let has_room = match lack(cluster, id, queue, demand) {
         None => "has room",
+        Some(_) if lacks_still(cluster, id, queue, demand, reason) => return None,
         // What else it lacks it is told when it is looked at again.
-        Some(lack) if lack.reason != reason => "has room of what it lacked before",
-        Some(_) => return None,
+        Some(_) => "has room of what it lacked before",
     };
     Some(format!(
         "queue {} {has_room} for {} {} now, and keeps nothing for any workload of namespace {} until {until}: what it kept for one \

@@ -133,9 +133,15 @@ fn above_what_is_above(cluster: &Cluster, id: QueueId, quota: &Quota) -> Option<
     })
 }
 
-/// Of what is kept free for a queue, what it could not use: under `capacity-card`, where what a queue does not name it has none of.
+/// Of what is kept free for a queue, more than it may have: under `capacity-card`, it has none of what it does not name. Pods with cards use
+/// CPU and memory all the same where those are not limited for them.
 fn above_its_own(cluster: &Cluster, id: QueueId, quota: &Quota) -> Option<String> {
-    quota.guarantee.iter().find_map(|(dimension, kept)| {
+    let unlimited = cluster.configuration().capacity_card.card_unlimited_cpu_memory;
+    let mut kept = quota
+        .guarantee
+        .iter()
+        .filter(|(dimension, _)| !(unlimited && dimension.is_cpu_or_memory()));
+    kept.find_map(|(dimension, kept)| {
         let limit = cluster.capability(id, dimension)?;
         (i128::from(kept) > limit).then(|| {
             let (kept, limit) = (dimension.format(kept.into()), dimension.format(limit));

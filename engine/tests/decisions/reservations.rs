@@ -7,7 +7,7 @@ use engine::explain::{Progress, Subject, explain, progress};
 use engine::refs::WorkloadKind;
 use serde_json::json;
 
-use crate::world::{Object, World, bare_queue, configuration, group, held_job, node, pod, queue};
+use crate::world::{Object, World, bare_pod, bare_queue, configuration, group, held_job, node, pod, queue};
 
 const NAMESPACES: &str = "card.volcano.sh/namespaces";
 
@@ -401,6 +401,25 @@ fn a_group_that_stands_aside_is_not_told_that_it_lacks_what_there_is() {
         "{}",
         told(&world)
     );
+}
+
+#[test]
+fn a_group_that_stands_aside_is_told_what_it_lacks_still_though_it_lacks_something_else_before_that() {
+    let mut world = world();
+    world.queue(&queue("team-a").capability("cpu", "8").quota(r#"{"A100": 5}"#));
+    world.group(&asking("empty", 1));
+    let of_cpu = asking("next", 50).set(["spec", "minResources"], json!({"cpu": "1"}));
+    world.group(&of_cpu.created(1));
+    world.admit();
+    world.wait(600);
+    world.admit();
+    assert!(world.is_aside("next"));
+    world.pod(&bare_pod("runs").queue("team-a").requests("cpu", "8").on("n1"));
+    let next = world.cluster.workload_named(WorkloadKind::PodGroup, "team", "next");
+    let told = explain(&world.cluster, Subject::Workload(next.unwrap()))
+        .unwrap()
+        .message();
+    assert!(!told.contains("has room"), "{told}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use crate::metrics::{Verb, Write};
 /// How often one write is tried before the mind looks at the node again.
 const TRIES: u32 = 4;
 
-/// The pause after them: an API server that answers them all by 500 is asked no more often than that.
+/// The pause after them where the last was answered by a mistake: an API server that always answers so is asked four times a minute.
 const PAUSE: Duration = Duration::from_mins(1);
 
 /// How long a node is left alone whose label is refused: somebody's policy may refuse those of all nodes, for hours.
@@ -54,12 +54,12 @@ impl Actor {
                 return None;
             };
             tracing::warn!(node, ?labels, reason = %failure, "not labelled, trying again");
-            match failure {
-                failure if failure.is_gone() || failure.is_passing() => {}
+            let is_mistaken = match failure {
+                failure if failure.is_gone() || failure.is_passing() => false,
                 Failure::Api(status) if matches!(status.code, 400 | 403 | 422) => return Some(status),
-                _ => {}
-            }
-            sleep(if tried < TRIES { wait } else { PAUSE }).await;
+                failure => matches!(failure, Failure::Api(_)),
+            };
+            sleep(if tried == TRIES && is_mistaken { PAUSE } else { wait }).await;
             wait = (wait * 4).min(LONGEST_WAIT);
         }
         None

@@ -40,14 +40,12 @@ const OBJECT: &str = "the MutatingWebhookConfiguration cardgate";
 #[derive(Debug, Default)]
 pub struct ReviewPath(ArcSwapOption<String>);
 
-impl From<String> for ReviewPath {
-    /// A path that somebody has made.
-    fn from(path: String) -> Self {
+impl ReviewPath {
+    /// A path that is in use already, whoever made it: the operator's own stands in the webhook configuration ([`PathKeeper`]).
+    pub fn known(path: String) -> Self {
         Self(ArcSwapOption::from_pointee(path))
     }
-}
 
-impl ReviewPath {
     /// Whether somebody who asks at this path knows the secret.
     pub(super) fn is(&self, path: &str) -> bool {
         let known = self.0.load();

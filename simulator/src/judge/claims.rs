@@ -46,6 +46,8 @@ pub struct Claimed {
     pub asks_for_devices: bool,
     /// Whether its own claims are for cards, also where it can't be said for which, or for how many of each.
     pub is_for_cards: bool,
+    /// Whether nothing is allocated to one of the claims that it names.
+    pub open: bool,
     /// Whether it can't be said what it claims, or not yet.
     pub unclear: bool,
 }
@@ -112,11 +114,14 @@ pub fn provided(stored: &ByKind) -> BTreeSet<String> {
 /// Reads what pods claim, and adds it to what they ask for. `last` is who is let in just now: whoever shares a claim with it and was
 /// let in before is charged for that, be it younger. Who is gone but for its name leaves that to others.
 pub fn put_on_pods(stored: &ByKind, pods: &mut [Pod], last: Option<&Key>, is_late: impl Fn(&Pod) -> bool) {
-    let is_allocated = |(claim, _): (Option<Key>, bool)| {
-        let claim = claim.and_then(|claim| stored.get(&RESOURCE_CLAIMS)?.get(&claim));
-        claim.is_some_and(|claim| claim["status"]["allocation"].is_object())
-    };
-    let is_gone = |pod: &Pod| is_late(pod) || pod.never_runs() && pod.names_claims() && !named(pod).all(is_allocated);
+    for pod in pods.iter_mut() {
+        let claims = named(pod).map(|(claim, _)| stored.get(&RESOURCE_CLAIMS)?.get(&claim?));
+        let is_open = claims
+            .into_iter()
+            .any(|claim| claim.is_none_or(|claim| !is_allocated(claim)));
+        pod.claimed.open = is_open;
+    }
+    let is_gone = |pod: &Pod| is_late(pod) || pod.never_runs() && pod.claimed.open;
     let mut payers = BTreeMap::new();
     let mut holders: Vec<_> = pods.iter().filter(|pod| !pod.is_held && !pod.is_over).collect();
     let turn = |pod: &Pod| (is_gone(pod), Some(&pod.key) == last);
@@ -152,7 +157,10 @@ fn named(pod: &Pod) -> impl Iterator<Item = (Option<Key>, bool)> + '_ {
 }
 
 fn read(stored: &ByKind, there: &[Device<'_>], payers: &BTreeMap<Key, Key>, pod: &mut Pod) {
-    let mut claimed = Claimed::default();
+    let mut claimed = Claimed {
+        open: pod.claimed.open,
+        ..Claimed::default()
+    };
     let (mut asked, mut given) = (Vec::new(), Vec::new());
     let claims: Vec<_> = named(pod).collect();
     for (key, shared) in claims {

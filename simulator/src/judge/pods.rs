@@ -194,11 +194,6 @@ impl Said {
         self.deleted.is_some_and(|at| ends(at) <= now)
     }
 
-    /// Whether it names claims.
-    pub fn names_claims(&self) -> bool {
-        self.spec["resourceClaims"][0].is_object()
-    }
-
     /// Whether it is deleted and has no node: API servers bind it to none any more.
     pub fn never_runs(&self) -> bool {
         self.deleted.is_some() && self.node.is_none()

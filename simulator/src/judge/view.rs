@@ -292,8 +292,7 @@ impl View {
     /// Whether a pod holds anything: it does not while a gate holds it, anybody's, when it is over, and when it is gone but for its
     /// name; nor by claims where it is deleted before it has a node.
     pub fn holds(&self, pod: &Pod) -> bool {
-        let is_gone = pod.is_gone(self.configuration.terminating, self.now)
-            || pod.never_runs() && pod.names_claims() && !pod.claimed.allocated;
+        let is_gone = pod.is_gone(self.configuration.terminating, self.now) || pod.never_runs() && pod.claimed.open;
         let mut gates = pod.spec["schedulingGates"].as_array().into_iter().flatten();
         let is_gated = gates.any(|gate| gate["name"] != GATE);
         !(pod.is_held || is_gated || pod.is_over || is_gone)

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crds::configuration::CapacityCard;
 use crds::keys::{CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA};
 use crds::queue_terms::{Item, Limits, QueueTerms};
 
@@ -63,10 +64,12 @@ pub fn check_alone(terms: &QueueTerms, findings: &mut Findings) {
 }
 
 /// What is kept free for a queue of what it names no quota of, where what is not named is nothing (`capacity-card`).
-pub fn guaranteed_in_vain(terms: &QueueTerms) -> impl Iterator<Item = Warning> + '_ {
-    let is_limited = |item: &Item| match item {
+pub fn guaranteed_in_vain<'t>(terms: &'t QueueTerms, arguments: &CapacityCard) -> impl Iterator<Item = Warning> + 't {
+    // Pods with cards may use what is kept free of CPU and memory, where those are not limited for them.
+    let are_limited = !arguments.card_unlimited_cpu_memory;
+    let is_limited = move |item: &Item| match item {
         Item::Card(_) => true,
-        Item::Resource(name) => matches!(&**name, "cpu" | "memory"),
+        Item::Resource(name) => are_limited && matches!(&**name, "cpu" | "memory"),
     };
     let kept = terms.guarantee.iter().filter(|(_, amount)| **amount > 0);
     let unnamed = kept.filter(move |(item, _)| is_limited(item) && !terms.capability.contains_key(*item));

@@ -99,7 +99,9 @@ fn rules(object: &RawValue, family: Family<'_>) -> Findings {
         });
         let without = without.map(|card| Warning::DeservedWithoutQuota { card });
         findings.warnings.extend(without);
-        findings.warnings.extend(guaranteed_in_vain(&terms));
+        findings
+            .warnings
+            .extend(guaranteed_in_vain(&terms, &configuration.capacity_card));
     }
     check_alone(&terms, &mut findings);
     if configuration.capacity.enable_hierarchy {

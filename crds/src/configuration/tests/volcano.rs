@@ -37,3 +37,17 @@ fn of_two_different_values_the_one_under_arguments_counts() {
         ]
     );
 }
+
+#[test]
+fn what_has_no_effect_in_a_plugin_that_is_named_again_is_said() {
+    let parsed =
+        parse("tiers: [{plugins: [{name: capacity-card}]}, {plugins: [{name: capacity-card, rootQueu: top}]}]");
+    let [misspelt, again] = &parsed.warnings[..] else {
+        panic!("{:?}", parsed.warnings)
+    };
+    assert!(
+        misspelt.contains("rootQueu") && misspelt.contains("tiers[1].plugins[0]"),
+        "{misspelt}"
+    );
+    assert!(again.contains("a second time, which has no effect"), "{again}");
+}

@@ -51,6 +51,8 @@ pub fn bind(cluster: &mut Cluster, pod: &PodRef, node: &str) -> Wish {
     match known.stage {
         Stage::Bound if there == Some(node) => return Wish::Done,
         Stage::Bound => return Wish::Refused(format!("pod {pod} is bound to node {}", there.unwrap_or_default())),
+        // API servers would refuse it, and what it took would be taken for nobody.
+        _ if known.deleted.is_some() => return Wish::Refused(format!("pod {pod} is being deleted")),
         Stage::Unbound { .. } if known.binding => {
             let there = there.unwrap_or_default();
             return Wish::Refused(format!("pod {pod} is being bound to node {there} already"));

@@ -274,7 +274,13 @@ impl Victims {
     /// A pod with all those that share claims with it, and these; none where it shares with nobody, where they are too many, or where one of
     /// them can't go.
     fn together(&mut self, cluster: &Cluster, queue: QueueId, id: PodId) -> Option<(Candidacy, Vec<PodId>)> {
-        let pods = cluster.all_sharing_with(id, MOST_SHARERS)?;
+        let pods = match cluster.all_sharing_with(id, MOST_SHARERS) {
+            Ok(pods) => pods,
+            Err(some) => {
+                self.not_together.extend(some);
+                return None;
+            }
+        };
         if pods.len() < 2 || !pods.iter().all(|pod| self.may_go_along(cluster, queue, *pod)) {
             // The same is so of each of them.
             self.not_together.extend(pods);
@@ -404,7 +410,7 @@ impl Victims {
 
 fn is_evictable(cluster: &Cluster, pod: &Pod, now: Timestamp) -> bool {
     // Whom the door did not hold, it does not hold either who comes in his place: that would be evicted again and again.
-    let comes_back_unheld = pod.joined_later && pod.controller.is_some();
+    let comes_back_unheld = pod.controller.is_some() && cluster.is_let_in_by_nobody(pod);
     matches!(pod.stage, Stage::Bound | Stage::Unbound { .. })
         && pod.deleted.is_none()
         && !comes_back_unheld

@@ -554,7 +554,12 @@ fn a_gang_of_several_priorities_does_not_stand_back_for_itself() {
 /// place: it would be evicted each minute, for ever.
 #[test]
 fn nobody_is_evicted_whose_controller_makes_another_at_once() {
-    for (group, is_evicted) in [("podgroup-web", false), ("podgroup-other", true)] {
+    for (group, controlled, is_evicted) in [
+        ("podgroup-web", true, false),
+        ("podgroup-other", true, true),
+        // Nobody makes another of this one.
+        ("podgroup-web-1", false, true),
+    ] {
         let mut world = World::with(capacity("enqueue, allocate, preempt", BORROW));
         world.node(&node("n1"));
         world.queue(
@@ -563,10 +568,12 @@ fn nobody_is_evicted_whose_controller_makes_another_at_once() {
                 .set(["spec", "deserved"], serde_json::json!({"cpu": "4"})),
         );
         world.group(&crate::world::group(group, 1).set(["spec", "queue"], "default"));
-        let runs = bare_pod("web-1")
-            .requests("cpu", "4")
-            .controlled_by("ReplicaSet", "web")
-            .on("n1");
+        let runs = bare_pod("web-1").requests("cpu", "4").on("n1");
+        let runs = if controlled {
+            runs.controlled_by("ReplicaSet", "web")
+        } else {
+            runs
+        };
         world.pod(&runs.annotation("scheduling.k8s.io/group-name", group));
         world.pod(&pod("urgent").queue("default").requests("cpu", "2").priority(10));
         world.wait(5);

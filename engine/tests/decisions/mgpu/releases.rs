@@ -53,6 +53,23 @@ fn cards_are_free_when_the_pod_is_terminal_or_gone_and_not_before() {
     }
 }
 
+/// No scheduler ever took it, and somebody's finalizer keeps it: API servers bind nobody who is being deleted.
+#[test]
+fn cards_are_free_at_once_where_the_pod_is_deleted_before_it_is_bound() {
+    let mut world = one_card();
+    let p = pod("p").share(60, 1000);
+    world.pod(&p);
+    let admitted = world.admissions();
+    world.confirm("p");
+    let let_in = after(&p, &admitted[0]);
+    world.pod(&let_in);
+    assert_eq!(cores(&world, "g1"), [60]);
+    world.pod(&let_in.deleted(20));
+    assert_eq!(cores(&world, "g1"), [0]);
+    world.pod(&pod("q").share(60, 1000));
+    assert_eq!(places(&mut world), ["q: g1 main=0"]);
+}
+
 #[test]
 fn a_refused_write_gives_the_cards_back() {
     let mut world = one_card();

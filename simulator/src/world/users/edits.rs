@@ -1,5 +1,5 @@
-//! What users write on objects that are there, beyond what they made them for: finalizers that keep what is deleted, fewer nodes than a
-//! pod could have, and what groups are shown by others.
+//! What users write on objects that are there, beyond what they made them for: finalizers that keep what is deleted, which nodes pods may
+//! have, and phases of groups.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,12 @@ pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let what: fn(&mut Dice, &Objects) -> Option<Step> = weighted(
         dice,
         (40, hold),
-        &[(15, let_go), (20, narrow), (10, delete_held), (15, write_phase)],
+        &[
+            (15, let_go),
+            (20, edit_constraints),
+            (10, delete_held),
+            (15, write_phase),
+        ],
     );
     what(dice, objects)
 }
@@ -35,8 +40,8 @@ fn which(objects: &Objects, is: impl Fn(&Value) -> bool) -> Vec<Key> {
 fn hold(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let free = which(objects, |pod| pods::is_active(pod) && !pods::has_finalizer(pod, HOLD));
     // Whoever was let in and has no node first.
-    let placed = which(objects, pods::waits_for_place);
-    let among = if percent(dice, 60) { placed } else { free };
+    let unplaced = which(objects, pods::waits_for_place);
+    let among = if percent(dice, 60) { unplaced } else { free };
     let key = one(dice, &among)?.clone();
     let mut finalizers = objects.get(&PODS, &key)?["metadata"]["finalizers"]
         .as_array()
@@ -64,8 +69,8 @@ fn delete_held(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     Some(Step::Delete(USER, &PODS, one(dice, &held)?.clone()))
 }
 
-/// API servers let a pod that has gates be narrowed, and whatever it tolerates added to.
-fn narrow(dice: &mut Dice, objects: &Objects) -> Option<Step> {
+/// API servers let a pod that has gates be kept off nodes, and any pod tolerate more.
+fn edit_constraints(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let gated = which(objects, |pod| pods::is_active(pod) && pods::gates(pod).next().is_some());
     let key = one(dice, &gated)?.clone();
     let pod = objects.get(&PODS, &key)?;
@@ -80,7 +85,8 @@ fn narrow(dice: &mut Dice, objects: &Objects) -> Option<Step> {
 }
 
 fn write_phase(dice: &mut Dice, objects: &Objects) -> Option<Step> {
-    let groups: Vec<_> = objects.list(&POD_GROUPS).map(|(key, _)| key.clone()).collect();
+    let groups = objects.list(&POD_GROUPS).map(|(key, _)| key.clone());
+    let groups: Vec<_> = groups.filter(|key| TEAMS.contains(&&*key.namespace)).collect();
     let key = one(dice, &groups)?.clone();
     let phase = *one(dice, &PHASES)?;
     Some(Step::Change(
