@@ -95,7 +95,7 @@ impl Cluster {
                     }
                 }),
                 Stage::Unbound { .. } if pod.deleted.is_none() && !self.is_let_in_by_nobody(pod) => {
-                    due.push(Due::Reservation(id))
+                    due.push(Due::Reservation(id));
                 }
                 Stage::Blocked | Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => {
                     let charge = self.charge_for(pod, now);
