@@ -259,26 +259,17 @@ mod tests {
             );
         }
         // Each alternative counts.
-        let ways = |count: usize| {
-            format!(
-                "{{\"{}\": 1, \"X\": 1}}",
-                (0..count)
-                    .map(|index| format!("C{index}"))
-                    .collect::<Vec<_>>()
-                    .join("|")
-            )
+        let ways = |key: usize| {
+            (0..32)
+                .map(|index| format!("C{key}-{index}"))
+                .collect::<Vec<_>>()
+                .join("|")
         };
-        let entry = |key: usize| {
-            format!(
-                "\"{}\": 1",
-                (0..32)
-                    .map(|index| format!("C{key}-{index}"))
-                    .collect::<Vec<_>>()
-                    .join("|")
-            )
+        let entries = |count: usize| {
+            let all: Vec<_> = (0..count).map(|key| format!("\"{}\": 1", ways(key))).collect();
+            format!("{{{}}}", all.join(","))
         };
-        let entries = |count: usize| format!("{{{}}}", (0..count).map(entry).collect::<Vec<_>>().join(","));
-        assert!(CardRequest::parse(&ways(32)).is_ok() && CardRequest::parse(&entries(2)).is_ok());
+        assert!(CardRequest::parse(&entries(2)).is_ok());
         let error = CardRequest::parse(&entries(3)).unwrap_err().to_string();
         assert!(
             error.starts_with("the object has 96 cards, and 64 are allowed"),

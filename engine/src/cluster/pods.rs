@@ -215,6 +215,14 @@ impl Cluster {
         pod.joined_later && !(self.may_be_for_cards(&pod.task) && self.charges_unqueued_cards(&pod.namespace))
     }
 
+    /// Whether another pod runs at once in the place of this one, held by nobody either, where it is evicted. What is for cards, or of a
+    /// gang, is evicted all the same: by pods that nobody holds, a tenant would keep the cards of those that he has beside them.
+    pub(crate) fn comes_back_unheld(&self, pod: &Pod) -> bool {
+        let is_of_gang = || pod.group.is_some_and(|group| self.workload(group).is_gang());
+        let may_come_back = pod.controller.is_some() && self.is_let_in_by_nobody(pod);
+        may_come_back && !is_of_gang() && !self.may_be_for_cards(&pod.task)
+    }
+
     /// Whether the cards of pods that name no queue are charged in this namespace.
     pub(crate) fn charges_unqueued_cards(&self, namespace: &str) -> bool {
         let namespace = self.namespace(namespace);

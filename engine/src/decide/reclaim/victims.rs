@@ -409,11 +409,10 @@ impl Victims {
 }
 
 fn is_evictable(cluster: &Cluster, pod: &Pod, now: Timestamp) -> bool {
-    // Whom the door did not hold, it does not hold either who comes in his place: that would be evicted again and again.
-    let comes_back_unheld = pod.controller.is_some() && cluster.is_let_in_by_nobody(pod);
     matches!(pod.stage, Stage::Bound | Stage::Unbound { .. })
         && pod.deleted.is_none()
-        && !comes_back_unheld
+        // Who comes in its place would be evicted again and again.
+        && !cluster.comes_back_unheld(pod)
         && !cluster.is_leaving(pod, now)
         && pod.eviction.spared_until.is_none_or(|until| until <= now)
 }

@@ -580,3 +580,31 @@ fn nobody_is_evicted_whose_controller_makes_another_at_once() {
         assert_eq!(!victims(&mut world).is_empty(), is_evicted, "{group}");
     }
 }
+
+/// A tenant makes one pod of a gang in such a way: by that, none of its members would ever give anything back.
+#[test]
+fn a_gang_is_evicted_though_nobody_holds_one_of_it() {
+    let mut world = World::with(capacity("enqueue, allocate, preempt", BORROW));
+    world.node(&node("n1"));
+    world.queue(
+        &plain("default")
+            .capability("cpu", "4")
+            .set(["spec", "deserved"], serde_json::json!({"cpu": "4"})),
+    );
+    world.group(&group("podgroup-web", 2).set(["spec", "queue"], "default"));
+    let held = pod("held").queue("default").of("podgroup-web").requests("cpu", "3");
+    world.pod(&held.ungated().on("n1"));
+    let joined = bare_pod("web-1")
+        .requests("cpu", "1")
+        .controlled_by("ReplicaSet", "web");
+    world.pod(
+        &joined
+            .on("n1")
+            .annotation("scheduling.k8s.io/group-name", "podgroup-web"),
+    );
+    world.pod(&pod("urgent").queue("default").requests("cpu", "2").priority(10));
+    world.wait(5);
+    let mut evicted = victims(&mut world);
+    evicted.sort();
+    assert_eq!(evicted, ["held", "web-1"]);
+}
