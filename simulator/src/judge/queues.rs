@@ -95,8 +95,10 @@ impl Tree {
                     }
                 }
             }
+            // Each step up but the first takes another parent, or the same once more.
+            let most = tree.parents.len() + 1;
             for name in queues.keys() {
-                if tree.path(name).len() > queues.len() {
+                if tree.path(name).len() > most {
                     tree.misplaced.push(name.clone());
                 }
             }
@@ -107,7 +109,7 @@ impl Tree {
         tree
     }
 
-    /// A queue and those above it. Of queues that are parts of themselves the path is longer than there are queues.
+    /// A queue and those above it. Of queues that are parts of themselves the path is longer than there are parents.
     pub fn path(&self, queue: &str) -> Vec<String> {
         let most = self.parents.len() + 2;
         let root = |below: &String| self.root_there().filter(|_| self.is_gone(below)).map(str::to_owned);
