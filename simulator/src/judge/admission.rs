@@ -26,11 +26,14 @@ pub fn judge(write: &Write, stored: &Stored, moved: &Moved, since: Timestamp) ->
     let Some(pod) = write.after.as_ref().map(|pod| Pod::read(&write.key, pod)) else {
         return Ok(());
     };
+    let overtaken = stored.let_in_since(write.sent);
     for known in stored.known() {
         let unheard = stored.unheard().into_iter().chain(moved.pods());
         let unheard: BTreeSet<&Key> = unheard.filter(|key| **key != write.key).collect();
         for without in [BTreeSet::new(), unheard] {
-            match by_these(&known, write, &pod, &without) {
+            let finding = by_these(&known, write, &pod, &without)
+                .and_then(|()| by_what_is_kept(&known, write, &pod, (&without, &overtaken)));
+            match finding {
                 Ok(()) => return Ok(()),
                 Err(broken) => first.get_or_insert(broken),
             };
@@ -46,9 +49,28 @@ fn by_these(known: &ByKind, write: &Write, pod: &Pod, without: &BTreeSet<&Key>) 
         return Ok(());
     };
     results::fit(&view, write)?;
-    quota::judge(&view, &write.key)?;
+    quota::judge_limits(&view, &write.key)?;
     claims::judge(&view, &write.key)?;
     shares::judge(&view, &write.key)?;
     places::judge(&view, &write.key)?;
     cross_quota::judge(&view, &write.key)
+}
+
+/// Who may have what is guaranteed to him may get it beside what was given to others before it was: so that is judged also without those
+/// who were let in after this pod, and whose admission has overtaken its own.
+fn by_what_is_kept(
+    known: &ByKind,
+    write: &Write,
+    pod: &Pod,
+    (without, overtaken): (&BTreeSet<&Key>, &BTreeSet<&Key>),
+) -> Finding {
+    let judge = |without: &BTreeSet<&Key>| {
+        let view = View::read_with(known, write.at, without, Some(pod));
+        view.map_or(Ok(()), |view| quota::judge_kept(&view, &write.key))
+    };
+    let finding = judge(without);
+    if finding.is_err() && !overtaken.is_empty() {
+        return judge(&without.union(overtaken).copied().collect());
+    }
+    finding
 }

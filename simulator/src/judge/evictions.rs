@@ -3,19 +3,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use regex_lite::Regex;
 use serde_json::Value;
 
+use super::amounts::What;
 use super::pods::Pod;
 use super::stored::Stored;
 use super::told::{amount, number, what};
 use super::view::View;
-use super::{Finding, broken, is_operator};
+use super::{Finding, broken, deserves, is_operator};
 use crate::objects::{EVENTS, Key, PODS, Write};
 
 /// The rule about priorities.
 pub const EQUALS: &str = "only who has less priority is preempted";
+/// The rule about who does not want it.
+pub const NEVER: &str = "who has preemptionPolicy Never preempts nobody";
 /// The rule about turns.
 pub const TURNS: &str = "no two pods evict each other in turns";
 
@@ -25,6 +29,11 @@ pub const DESERVED: &str =
 
 /// The pod for whom another one was evicted: named to whoever may read of it.
 static FOR: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^evicted for (?:pod (\S+)/(\S+)|a pod) of ").ok());
+/// Its queue.
+static OF: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^evicted for (?:pod \S+|a pod) of queue (\S+), which ").ok());
+/// How long before somebody is told why others may have been evicted together with him.
+const LATELY: Duration = Duration::from_mins(2);
 /// Its priority.
 static PRIORITY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r" has priority (-?\d+), more than ").ok());
 
@@ -59,8 +68,8 @@ fn told(write: &Write) -> Option<(Key, &str)> {
 /// Who made room for whom.
 #[derive(Debug, Default)]
 pub struct Evictions {
-    /// Pods that operators evicted, as they were.
-    evicted: BTreeMap<Key, Arc<Value>>,
+    /// Pods that operators evicted, as they were, and how old the world was.
+    evicted: BTreeMap<Key, (Duration, Arc<Value>)>,
     /// Who made room, for whom, since anything else changed: each a pod, or all that one controller makes of one priority.
     turns: BTreeSet<(String, String)>,
 }
@@ -75,7 +84,7 @@ impl Evictions {
             let ends = was_there.filter(|_| after.is_none_or(|pod| is_deleted(pod) || is_over(pod)));
             match ends {
                 Some(pod) if is_operator(&write.who) => {
-                    self.evicted.insert(write.key.clone(), Arc::clone(pod));
+                    self.evicted.insert(write.key.clone(), (write.age, Arc::clone(pod)));
                 }
                 // What others end leaves room, and who has less than before may take it back.
                 Some(pod) if !is_over(pod) => self.turns.clear(),
@@ -92,10 +101,11 @@ impl Evictions {
         let (Some((key, message)), Some(priority)) = (told(write), &*PRIORITY) else {
             return Ok(());
         };
-        let Some(victim) = self.evicted.get(&key) else {
+        let Some((_, victim)) = self.evicted.get(&key) else {
             return Ok(());
         };
-        judge_queues(write, stored, &Pod::read(&key, victim), message)?;
+        deserves::judge(stored, write.at, message)?;
+        self.judge_queues(write, stored, &Pod::read(&key, victim), message)?;
         let own = victim["spec"]["priority"].as_i64().unwrap_or(0);
         let more = priority.captures(message).and_then(|said| said[1].parse::<i64>().ok());
         if more.is_some_and(|more| more <= own) {
@@ -105,6 +115,10 @@ impl Evictions {
         let Some((named, pod)) = named.and_then(|key| Some((key.clone(), stored.now.get(&PODS)?.get(&key)?))) else {
             return Ok(());
         };
+        let is_preempted = write.after.as_ref().is_some_and(|event| event["reason"] == "Preempted");
+        if is_preempted && pod["spec"]["preemptionPolicy"] == "Never" {
+            return broken(NEVER, format!("{key} was evicted for {named}, which preempts nobody"));
+        }
         let (gave, got) = (maker(&key, victim), maker(&named, pod));
         if self.turns.contains(&(got.clone(), gave.clone())) {
             return broken(
@@ -115,43 +129,69 @@ impl Evictions {
         self.turns.insert((gave, got));
         Ok(())
     }
-}
 
-/// Judges by which numbers one queue took back from another, of each that was evicted by itself.
-fn judge_queues(write: &Write, stored: &Stored, victim: &Pod, message: &str) -> Finding {
-    let Some(said) = GIVES.as_ref().and_then(|gives| gives.captures(message)) else {
-        return Ok(());
-    };
-    let name = [2, 5, 6]
-        .iter()
-        .find_map(|place| said.get(*place))
-        .map_or("", |name| name.as_str());
-    let Some(view) = View::read(&stored.now, write.at, &BTreeSet::new()) else {
-        return Ok(());
-    };
-    let Some(what) = what(&view, name) else { return Ok(()) };
-    let number = |place| number(&said, place, &what);
-    let gives = view
-        .amounts(victim, view.card_of(victim).as_deref())
-        .get(&what)
-        .copied()
-        .unwrap_or(0);
-    let keeps = number(7)
-        .zip(number(8))
-        .is_none_or(|(has, deserves)| has - gives >= deserves);
-    let mut asks = said.get(1).map_or("", |asks| asks.as_str()).split(", ");
-    let asked = asks.find_map(|asks| asks.split_once(' ').filter(|(_, of)| *of == name));
-    let asked = asked.and_then(|(asked, _)| amount(asked, &what)).unwrap_or(0);
-    let gets = number(3)
-        .zip(number(4))
-        .is_none_or(|(has, deserves)| has + asked <= deserves);
-    if keeps && gets {
-        return Ok(());
+    /// Judges by which numbers one queue took back from another, of each that was evicted by itself.
+    fn judge_queues(&self, write: &Write, stored: &Stored, victim: &Pod, message: &str) -> Finding {
+        let Some(said) = GIVES.as_ref().and_then(|gives| gives.captures(message)) else {
+            return Ok(());
+        };
+        let name = [2, 5, 6]
+            .iter()
+            .find_map(|place| said.get(*place))
+            .map_or("", |name| name.as_str());
+        let Some(view) = View::read(&stored.now, write.at, &BTreeSet::new()) else {
+            return Ok(());
+        };
+        let Some(what) = what(&view, name) else { return Ok(()) };
+        let number = |place| number(&said, place, &what);
+        let gives = view
+            .amounts(victim, view.card_of(victim).as_deref())
+            .get(&what)
+            .copied()
+            .unwrap_or(0);
+        let keeps = number(7)
+            .zip(number(8))
+            .is_none_or(|(has, deserves)| has - gives >= deserves);
+        let mut asks = said.get(1).map_or("", |asks| asks.as_str()).split(", ");
+        let asked = asks.find_map(|asks| asks.split_once(' ').filter(|(_, of)| *of == name));
+        let asked = asked.and_then(|(asked, _)| amount(asked, &what)).unwrap_or(0);
+        let gets = number(3)
+            .zip(number(4))
+            .is_none_or(|(has, deserves)| has + asked - self.gives_way(write, &view, message, &what) <= deserves);
+        if keeps && gets {
+            return Ok(());
+        }
+        broken(
+            DESERVED,
+            format!("{} gives {gives} {what}, and is told: {message}", victim.key),
+        )
     }
-    broken(
-        DESERVED,
-        format!("{} gives {gives} {what}, and is told: {message}", victim.key),
-    )
+
+    /// What pods of lower priority have in the queue of the pod that another one makes room for: they may have to go as well, just before or
+    /// after it.
+    fn gives_way(&self, write: &Write, view: &View, message: &str, what: &What) -> i128 {
+        let Some(queue) = OF.as_ref().and_then(|of| of.captures(message)) else {
+            return 0;
+        };
+        let queue = &queue[1];
+        let is_of_queue = |pod: &&Pod| view.queue_of(pod).as_deref() == Some(queue);
+        let priority = |pod: &Pod| pod.spec["priority"].as_i64().unwrap_or(0);
+        let whom = said(write).map(|(_, whom)| whom);
+        let waits = |pod: &&Pod| pod.is_held && whom.as_ref().is_none_or(|whom| pod.key == *whom);
+        let waiting = view.pods.iter().filter(waits).filter(is_of_queue);
+        let highest = waiting.map(priority).max().unwrap_or(0);
+        let since = write.age.saturating_sub(LATELY);
+        let gone = self
+            .evicted
+            .iter()
+            .filter(|(key, (at, _))| *at >= since && !view.pods.iter().any(|pod| pod.key == **key));
+        let gone: Vec<_> = gone.map(|(key, (_, pod))| Pod::read(key, pod)).collect();
+        let all = view.pods.iter().filter(|pod| !pod.is_held).chain(&gone);
+        let lower = all.filter(is_of_queue).filter(|pod| priority(pod) < highest);
+        lower
+            .filter_map(|pod| view.amounts(pod, view.card_of(pod).as_deref()).get(what).copied())
+            .sum()
+    }
 }
 
 fn is_over(pod: &Value) -> bool {

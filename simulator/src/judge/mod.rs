@@ -18,6 +18,7 @@ mod cards;
 mod claims;
 mod configuration;
 mod cross_quota;
+mod deserves;
 mod evictions;
 mod gangs;
 mod in_vain;

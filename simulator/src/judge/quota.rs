@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::amounts::{Amounts, What, add};
 use super::configuration::Plugin;
+use super::nodes::Node;
 use super::queues::named;
 use super::view::View;
 use super::{Finding, broken};
@@ -19,6 +20,12 @@ pub const TAKES: &str = "only an open queue without parts takes pods";
 
 /// Judges a pod that is let in, as the view has it afterwards.
 pub fn judge(view: &View, key: &Key) -> Finding {
+    judge_limits(view, key)?;
+    judge_kept(view, key)
+}
+
+/// Judges it by limits alone.
+pub fn judge_limits(view: &View, key: &Key) -> Finding {
     let Some(pod) = view.pods.iter().find(|pod| pod.key == *key) else {
         return Ok(());
     };
@@ -52,6 +59,18 @@ pub fn judge(view: &View, key: &Key) -> Finding {
             }
         }
     }
+    Ok(())
+}
+
+/// Judges whether who is let in leaves free what is kept for others, as the view has it afterwards.
+pub fn judge_kept(view: &View, key: &Key) -> Finding {
+    let Some(pod) = view.pods.iter().find(|pod| pod.key == *key) else {
+        return Ok(());
+    };
+    let (Some(charge), false) = (view.charge(pod), view.configuration.plugin == Plugin::Off) else {
+        return Ok(());
+    };
+    let path = view.tree.path(&charge.queue);
     for (what, asked) in charge.amounts.iter().filter(|(_, asked)| **asked > 0) {
         keeps(view, key, &path, what, *asked)?;
     }
@@ -85,7 +104,11 @@ pub fn limit(view: &View, queue: &str, is_leaf: bool, what: &What) -> Option<i12
     let capability = capability(view, queue, is_leaf, what);
     let deserved =
         named(says.deserved.as_ref(), what).filter(|_| !configuration.overuse && is_limited(view, queue, what));
-    let deserved = deserved.map(|deserved| deserved.max(guaranteed(view, queue, what)));
+    let deserved = deserved.map(|deserved| {
+        let wanted = deserved.max(guaranteed(view, queue, what));
+        let most = real_capability(view, &view.tree.path(queue), is_leaf, what);
+        most.map_or(wanted, |most| wanted.min(most))
+    });
     capability.into_iter().chain(deserved).min()
 }
 
@@ -101,21 +124,26 @@ pub fn capability(view: &View, queue: &str, is_leaf: bool, what: &What) -> Optio
 
 /// The same, beside what is guaranteed to others. These are the queue and those above it.
 pub fn real_capability(view: &View, path: &[String], is_leaf: bool, what: &What) -> Option<i128> {
+    real_capability_within(view, path, is_leaf, what, total(view, what))
+}
+
+/// The same of a cluster that has so much.
+pub fn real_capability_within(view: &View, path: &[String], is_leaf: bool, what: &What, total: i128) -> Option<i128> {
     let queue = path.first()?;
-    let left = left_to(view, path, what).filter(|_| is_limited(view, queue, what));
+    let left = left_to(view, path, what, total).filter(|_| is_limited(view, queue, what));
     capability(view, queue, is_leaf, what).into_iter().chain(left).min()
 }
 
 /// What the queue above the first of these, or the cluster, has for it beside what is guaranteed to others.
-fn left_to(view: &View, path: &[String], what: &What) -> Option<i128> {
+fn left_to(view: &View, path: &[String], what: &What, total: i128) -> Option<i128> {
     let (queue, above) = path.split_first()?;
     let parent = above.first().map(String::as_str);
     let available = match parent {
         Some(parent) => {
-            let left = left_to(view, above, what);
+            let left = left_to(view, above, what, total);
             capability(view, parent, false, what).into_iter().chain(left).min()?
         }
-        None => cluster_limit(view, what)?,
+        None => is_limited_by_cluster(view, what).then_some(total)?,
     };
     let others = view.tree.children(parent).filter(|other| other != queue);
     let others: i128 = others.map(|other| guaranteed(view, other, what)).sum();
@@ -212,6 +240,19 @@ fn keeps(view: &View, key: &Key, path: &[String], what: &What, asked: i128) -> F
     Ok(())
 }
 
+/// What the nodes have of something that take pods.
+pub fn usable(view: &View, what: &What) -> i128 {
+    let usable = view.nodes.iter().filter(|node| node.is_usable);
+    usable.map(|node| has(node, what)).sum()
+}
+
+fn has(node: &Node, what: &What) -> i128 {
+    match what {
+        What::Resource(name) => node.has(name),
+        What::Card(name) => node.card(name).map_or(0, |card| card.count),
+    }
+}
+
 /// What the nodes have of something, and where they no longer do, what pods hold there, node by node: what one has left makes up for
 /// nothing that another one lacks.
 pub fn total(view: &View, what: &What) -> i128 {
@@ -226,11 +267,7 @@ pub fn total(view: &View, what: &What) -> i128 {
     }
     let mut total = 0;
     for node in view.nodes.iter() {
-        let there = match what {
-            What::Resource(name) => node.has(name),
-            What::Card(name) => node.card(name).map_or(0, |card| card.count),
-        };
-        total += there.max(held.remove(&Some(&*node.name)).unwrap_or(0));
+        total += has(node, what).max(held.remove(&Some(&*node.name)).unwrap_or(0));
     }
     let on_lost_nodes = held.iter().filter(|(place, _)| place.is_some());
     total += on_lost_nodes.map(|(_, amount)| amount).sum::<i128>();

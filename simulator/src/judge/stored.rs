@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crds::keys::{CONFIG_MAP, NAMESPACE};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::configuration::Configuration;
-use super::is_operator;
 use super::pods::{Pod, is_held};
+use super::{admission, is_operator};
 use crate::objects::{
     CONFIG_MAPS, DEVICE_CLASSES, Key, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, Resource, SLICES,
     Write,
@@ -88,6 +89,8 @@ pub struct Stored {
     past: VecDeque<(Timestamp, ByKind)>,
     /// Pods that others let run, and when.
     others: BTreeMap<Key, Timestamp>,
+    /// Pods that operators let in, when, and how old the world was when they sent that.
+    let_in: BTreeMap<Key, (Timestamp, Duration)>,
     /// Pods that a scheduler has bound, when, and what they were before.
     bound: BTreeMap<Key, (Timestamp, Arc<Value>)>,
 }
@@ -100,6 +103,10 @@ impl Stored {
         }
         self.others.retain(|_, at| *at >= since);
         self.bound.retain(|_, (at, _)| *at >= since);
+        self.let_in.retain(|_, (at, _)| *at >= since);
+        if write.resource == &PODS && is_operator(&write.who) && admission::is_one(write) {
+            self.let_in.insert(write.key.clone(), (write.at, write.sent));
+        }
         if changes_terms(write) {
             let terms = TERMS
                 .iter()
@@ -140,6 +147,7 @@ impl Stored {
     pub fn jump(&mut self, by: SignedDuration) {
         let times = self.past.iter_mut().map(|(at, _)| at).chain(self.others.values_mut());
         let times = times.chain(self.bound.values_mut().map(|(at, _)| at));
+        let times = times.chain(self.let_in.values_mut().map(|(at, _)| at));
         times.for_each(|at| *at = at.checked_add(by).unwrap_or(Timestamp::MAX));
     }
 
@@ -173,6 +181,12 @@ impl Stored {
             }
         }
         known
+    }
+
+    /// Pods of which an operator sent that they are let in when the world was older than this.
+    pub fn let_in_since(&self, age: Duration) -> BTreeSet<&Key> {
+        let later = self.let_in.iter().filter(|(_, (_, sent))| *sent > age);
+        later.map(|(key, _)| key).collect()
     }
 
     /// Pods that others let run just now, so that an operator may not know of it.

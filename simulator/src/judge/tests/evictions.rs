@@ -1,9 +1,11 @@
+use crds::keys::{CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA};
 use serde_json::json;
 
-use super::super::evictions::{DESERVED, EQUALS, TURNS};
+use super::super::deserves::RULE as TOLD;
+use super::super::evictions::{DESERVED, EQUALS, NEVER, TURNS};
 use super::super::in_vain::RULE as IN_VAIN;
 use super::history::{History, key};
-use crate::objects::{EVENTS, POD_GROUPS, PODS};
+use crate::objects::{EVENTS, POD_GROUPS, PODS, QUEUES};
 
 /// A queue, and pods of two controllers that run in turns, the first of which runs now.
 fn history() -> History {
@@ -155,4 +157,70 @@ fn what_is_reclaimed_is_beyond_what_the_one_queue_deserves_and_within_what_the_o
         say(&mut history, "p-1", "Reclaimed", &note);
         history.breaks_where(breaks, DESERVED);
     }
+}
+
+#[test]
+fn who_is_evicted_is_told_what_its_queue_deserves() {
+    for (own, others, told, breaks) in [
+        (0, 0, 2, false),
+        (0, 0, 3, true),
+        (3, 0, 3, false),
+        (3, 0, 2, true),
+        (0, 7, 1, false),
+        (0, 7, 2, true),
+    ] {
+        let mut history = history();
+        history.queue("b", 8, &json!({}));
+        let says = [
+            ("a", CARD_QUOTA, 8),
+            ("a", CARD_DESERVED, 2),
+            ("a", CARD_GUARANTEE, own),
+        ];
+        for (queue, key, cards) in says.into_iter().chain([("b", CARD_GUARANTEE, others)]) {
+            history.change("admin", &QUEUES, queue, |queue| {
+                queue["metadata"]["annotations"][key] = json!({"A100": cards}).to_string().into();
+            });
+        }
+        history.later(60);
+        history.change("operator-0", &PODS, "p-1", |pod| {
+            pod["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:00Z".into();
+        });
+        let has = told + 1;
+        let note = format!(
+            "evicted for a pod of queue b, which has less A100 than it deserves; this pod's queue a has {has} and deserves {told}"
+        );
+        say(&mut history, "p-1", "Reclaimed", &note);
+        let rule = if breaks { TOLD } else { DESERVED };
+        history.breaks_where(breaks, rule);
+    }
+}
+
+#[test]
+fn what_gives_way_in_its_own_queue_is_nothing_that_a_pod_gets_beyond_what_the_queue_deserves() {
+    for (priority, breaks) in [(10, false), (0, true)] {
+        let mut history = history();
+        history.queue("b", 8, &json!({}));
+        history.pod("low", "b", 1);
+        history.admit("low");
+        history.pod("high", "b", 2);
+        history.change("user", &PODS, "high", |pod| pod["spec"]["priority"] = priority.into());
+        history.change("operator-0", &PODS, "p-1", |pod| {
+            pod["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:00Z".into();
+        });
+        let note = "evicted for pod team/high of queue b, which asks 1 CPU, 2 A100; of A100, queue b has 1 and deserves 2, and \
+                    this pod's queue a has 3 and deserves 2";
+        say(&mut history, "p-1", "Reclaimed", note);
+        history.breaks_where(breaks, DESERVED);
+    }
+}
+
+#[test]
+fn who_never_preempts_is_found_to() {
+    let mut history = history();
+    pod(&mut history, "q-1", 10);
+    history.change("user", &PODS, "q-1", |pod| {
+        pod["spec"]["preemptionPolicy"] = "Never".into()
+    });
+    evict(&mut history, "p-1", "q-1", 10);
+    history.breaks(NEVER);
 }

@@ -212,3 +212,30 @@ fn what_is_held_on_a_node_that_has_it_no_more_is_taken_from_no_other() {
         history.breaks_where(breaks, KEPT);
     }
 }
+
+#[test]
+fn who_was_let_in_before_others_were_guaranteed_more_may_be_overtaken_by_them() {
+    for is_overtaken in [true, false] {
+        let mut history = History::new();
+        let keep = |history: &mut History, queue: &str, cards: u32| {
+            history.change("admin", &QUEUES, queue, |queue| {
+                queue["metadata"]["annotations"][CARD_GUARANTEE] = json!({"A100": cards}).to_string().into();
+            });
+        };
+        for queue in ["a", "b", "c"] {
+            history.queue(queue, 8, &json!({}));
+        }
+        keep(&mut history, "c", 3);
+        history.pod("p", "a", 5);
+        history.pod("q", "b", 2);
+        let sent = history.objects.age;
+        history.later(1);
+        keep(&mut history, "b", 2);
+        history.admit("q");
+        history.later(1);
+        history.lease("operator-0");
+        history.objects.sent = is_overtaken.then_some(sent);
+        history.change("operator-0", &PODS, "p", admit);
+        history.breaks_where(!is_overtaken, KEPT);
+    }
+}
