@@ -45,6 +45,12 @@ const WITH_EDITS: u32 = 40;
 const EDITED: u32 = 12;
 /// What is drawn of a seed for that, likewise.
 const EDITING: u64 = 0xed_1715;
+/// Of a hundred worlds, in so many a crowd comes.
+const WITH_CROWD: u32 = 30;
+/// There, so many other things happen for each.
+const CROWDED: u32 = 2;
+/// What is drawn of a seed for that, likewise.
+const CROWDING: u64 = 0xc_0ad_ed00;
 /// How long after the last fault, beyond what its consequences may be on their way, a gang may be cut in two: the time that another
 /// operator takes to lead, read everything, and let the rest in.
 const HEALS: SignedDuration = SignedDuration::from_secs(200);
@@ -65,6 +71,8 @@ pub struct Options {
     pub refusals: bool,
     /// Whether users write on what is there, in some worlds.
     pub edits: bool,
+    /// Whether more is asked for than there is, so that much is taken back, in some worlds.
+    pub crowded: bool,
 }
 
 impl Default for Options {
@@ -76,6 +84,7 @@ impl Default for Options {
             devices: true,
             refusals: true,
             edits: true,
+            crowded: true,
         }
     }
 }
@@ -139,12 +148,17 @@ pub fn simulate(seed: u64, options: &Options) -> io::Result<Outcome> {
     let refuses = options.refusals && besides.random_range(0..100) < WITH_REFUSALS;
     let mut editing = Dice::seed_from_u64(seed ^ EDITING);
     let edits = options.edits && editing.random_range(0..100) < WITH_EDITS;
+    let mut crowding = Dice::seed_from_u64(seed ^ CROWDING);
+    let is_crowded = options.crowded && crowding.random_range(0..100) < WITH_CROWD;
     let mut history = Vec::new();
     for _ in 0..options.steps {
         let refusal = (refuses && besides.random_range(0..REFUSED) == 0).then(|| refusal(&mut besides));
         let edit = edits && editing.random_range(0..EDITED) == 0;
         let edit = edit.then(|| run.edit(&mut editing)).flatten();
-        for step in refusal.into_iter().chain(edit).chain([run.draw(&mut dice, options)]) {
+        let comes = is_crowded && crowding.random_range(0..CROWDED) == 0;
+        let crowd = comes.then(|| run.crowd(&mut crowding)).unwrap_or_default();
+        let all = refusal.into_iter().chain(edit).chain(crowd);
+        for step in all.chain([run.draw(&mut dice, options)]) {
             history.push(step.clone());
             if let Some(broken) = run.take(&step)? {
                 return Ok(run.end(history, Some(broken)));
@@ -221,6 +235,16 @@ impl Run {
             what: Happening::World(step),
             pause: Duration::ZERO,
         })
+    }
+
+    /// A crowd does what comes next, and everything else goes on at once.
+    fn crowd(&self, dice: &mut Dice) -> Vec<Step> {
+        let steps = World::draw_crowd(dice, &self.server.state().objects).into_iter();
+        let steps = steps.map(|step| Step {
+            what: Happening::World(step),
+            pause: Duration::ZERO,
+        });
+        steps.collect()
     }
 
     fn draw(&self, dice: &mut Dice, options: &Options) -> Step {

@@ -7,7 +7,7 @@ use crds::keys::ADMITTED_CONDITION;
 use serde_json::Value;
 
 use crate::fault::Fault;
-use crate::objects::{JOBS, POD_GROUPS, PODS, Write};
+use crate::objects::{EVENTS, JOBS, POD_GROUPS, PODS, Write};
 use crate::run::{Happening, Step};
 
 /// How often each happened.
@@ -19,6 +19,10 @@ pub struct Tally {
     pub told: usize,
     /// Pods that an operator took back.
     pub evicted: usize,
+    /// Those who were told that it was for a pod of another queue.
+    pub reclaimed: usize,
+    /// Those who were told that it was for one of higher priority.
+    pub preempted: usize,
     /// Phases and conditions of groups that were written.
     pub groups: usize,
     /// Jobs that were resumed.
@@ -66,6 +70,9 @@ impl Tally {
             self.told += usize::from(waits && before["status"] != after["status"]);
         } else if write.resource == &POD_GROUPS {
             self.groups += 1;
+        } else if write.resource == &EVENTS && write.before.is_none() {
+            self.reclaimed += usize::from(after["reason"] == "Reclaimed");
+            self.preempted += usize::from(after["reason"] == "Preempted");
         } else if write.resource == &JOBS {
             self.resumed += 1;
         }
@@ -77,6 +84,8 @@ impl AddAssign for Tally {
         self.admitted += other.admitted;
         self.told += other.told;
         self.evicted += other.evicted;
+        self.reclaimed += other.reclaimed;
+        self.preempted += other.preempted;
         self.groups += other.groups;
         self.resumed += other.resumed;
         self.faults += other.faults;
@@ -93,6 +102,8 @@ impl fmt::Display for Tally {
             admitted,
             told,
             evicted,
+            reclaimed,
+            preempted,
             groups,
             resumed,
             faults,
@@ -103,7 +114,8 @@ impl fmt::Display for Tally {
         } = self;
         write!(
             f,
-            "{admitted} pods let in, {told} told why they wait, {evicted} evicted; {groups} writes on groups, {resumed} Jobs resumed; \
+            "{admitted} pods let in, {told} told why they wait, {evicted} evicted, {reclaimed} of them for \
+             other queues and {preempted} for higher priority; {groups} writes on groups, {resumed} Jobs resumed; \
              {faults} faults, {crashes} of them crashes; {rested} worlds at rest, {judged} of them judged then, and {begun_anew} once more \
              after operators had begun anew"
         )

@@ -48,6 +48,9 @@ struct Cli {
     /// No finalizers, phases and narrower pods that users write, in any world: the worlds as they were before there were any
     #[arg(long)]
     no_edits: bool,
+    /// No crowds that ask for more than there is, in any world: the worlds as they were before there were any
+    #[arg(long)]
+    no_crowded: bool,
     /// How many worlds at once; as many as there are processors if not given
     #[arg(long, short)]
     jobs: Option<NonZero<usize>>,
@@ -76,6 +79,7 @@ fn main() -> anyhow::Result<ExitCode> {
         devices: !cli.no_devices,
         refusals: !cli.no_refusals,
         edits: !cli.no_edits,
+        crowded: !cli.no_crowded,
     };
     let begin = Instant::now();
     let mut tally = Tally::default();

@@ -240,6 +240,11 @@ impl World {
         users::edits::draw(dice, objects)
     }
 
+    /// Draws what a crowd does next: one thing after the other, or nothing.
+    pub fn draw_crowd(dice: &mut Dice, objects: &Objects) -> Vec<Step> {
+        users::crowd::draw(dice, objects)
+    }
+
     /// Lets it happen. Where it no longer applies, nothing does.
     pub fn take(&mut self, step: &Step, objects: &mut Objects) {
         match step {

@@ -2,6 +2,7 @@
 
 pub mod claims;
 pub mod configurations;
+pub mod crowd;
 pub mod edits;
 pub mod groups;
 pub mod queues;

@@ -89,7 +89,8 @@ pub fn template(dice: &mut Dice, make: &Maker<'_>) -> Value {
     json!({"metadata": {"annotations": annotations, "labels": {}}, "spec": spec})
 }
 
-fn container(name: &str, resources: &Value) -> Value {
+/// A container that requests this, and no more.
+pub fn container(name: &str, resources: &Value) -> Value {
     json!({"name": name, "image": "busybox:1.37", "resources": {"limits": resources, "requests": resources}})
 }
 
