@@ -95,10 +95,9 @@ impl Tree {
                     }
                 }
             }
-            // Each step up but the first takes another parent, or the same once more.
-            let most = tree.parents.len() + 1;
+            // What is below a ring is in its place, and nobody's mistake but the ring's.
             for name in queues.keys() {
-                if tree.path(name).len() > most {
+                if tree.path(name).iter().skip(1).any(|above| above == name) {
                     tree.misplaced.push(name.clone());
                 }
             }

@@ -182,6 +182,7 @@ fn who_is_evicted_is_told_what_its_queue_deserves() {
             });
         }
         history.later(60);
+        history.lease("operator-0");
         history.change("operator-0", &PODS, "p-1", |pod| {
             pod["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:00Z".into();
         });

@@ -228,6 +228,8 @@ fn who_was_let_in_before_others_were_guaranteed_more_may_be_overtaken_by_them() 
         keep(&mut history, "c", 3);
         history.pod("p", "a", 5);
         history.pod("q", "b", 2);
+        history.later(60);
+        history.lease("operator-0");
         let sent = history.objects.age;
         history.later(1);
         keep(&mut history, "b", 2);
@@ -237,5 +239,28 @@ fn who_was_let_in_before_others_were_guaranteed_more_may_be_overtaken_by_them() 
         history.objects.sent = is_overtaken.then_some(sent);
         history.change("operator-0", &PODS, "p", admit);
         history.breaks_where(!is_overtaken, KEPT);
+    }
+}
+
+#[test]
+fn a_queue_that_is_above_itself_takes_nobody_and_keeps_what_is_guaranteed_to_it() {
+    for (queue, rule) in [("ring", Some(TAKES)), ("below", None), ("other", Some(KEPT))] {
+        let mut history = History::new();
+        history.configure(HIERARCHY);
+        history.queue("ring", 8, &json!({"parent": "ring"}));
+        history.queue("below", 8, &json!({"parent": "ring"}));
+        for other in ["other", "more", "most"] {
+            history.queue(other, 8, &json!({}));
+        }
+        history.change("admin", &QUEUES, "ring", |queue| {
+            queue["metadata"]["annotations"][CARD_GUARANTEE] = r#"{"A100": 4}"#.into();
+        });
+        history.pod("p", queue, 5);
+        history.later(60);
+        history.admit("p");
+        match rule {
+            Some(rule) => drop(history.breaks(rule)),
+            None => history.holds(),
+        }
     }
 }
