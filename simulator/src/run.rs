@@ -1,5 +1,6 @@
 //! One run: a world, operators and faults from one seed, step by step, judged after each.
 
+mod besides;
 mod rest;
 
 use std::cell::RefCell;
@@ -20,6 +21,7 @@ use crate::seat::Seat;
 use crate::tally::Tally;
 use crate::world::{self, World};
 use crate::writes::tell;
+use besides::Besides;
 
 /// When every world begins.
 const BEGIN: i64 = 1_800_000_000;
@@ -33,24 +35,6 @@ const SEATS: usize = 2;
 const LAG: SignedDuration = SignedDuration::from_secs(100);
 /// The same where watches fall silent.
 const LONG_LAG: SignedDuration = SignedDuration::from_secs(400);
-/// Of a hundred worlds, in so many writes are refused for a while.
-const WITH_REFUSALS: u32 = 40;
-/// There, so many other things happen for each.
-const REFUSED: u32 = 60;
-/// What is drawn of a seed for that, so that everything else is drawn as it always was.
-const REFUSING: u64 = 0x4e0_5a1d;
-/// Of a hundred worlds, in so many users write on what is there.
-const WITH_EDITS: u32 = 40;
-/// There, so many other things happen for each.
-const EDITED: u32 = 12;
-/// What is drawn of a seed for that, likewise.
-const EDITING: u64 = 0xed_1715;
-/// Of a hundred worlds, in so many a crowd comes.
-const WITH_CROWD: u32 = 30;
-/// There, so many other things happen for each.
-const CROWDED: u32 = 2;
-/// What is drawn of a seed for that, likewise.
-const CROWDING: u64 = 0xc_0ad_ed00;
 /// How long after the last fault, beyond what its consequences may be on their way, a gang may be cut in two: the time that another
 /// operator takes to lead, read everything, and let the rest in.
 const HEALS: SignedDuration = SignedDuration::from_secs(200);
@@ -73,6 +57,8 @@ pub struct Options {
     pub edits: bool,
     /// Whether more is asked for than there is, so that much is taken back, in some worlds.
     pub crowded: bool,
+    /// Whether keys of the configuration are written that seldom are, in some worlds.
+    pub keys: bool,
 }
 
 impl Default for Options {
@@ -85,6 +71,7 @@ impl Default for Options {
             refusals: true,
             edits: true,
             crowded: true,
+            keys: true,
         }
     }
 }
@@ -144,21 +131,11 @@ type Broken = (&'static str, String);
 /// Runs a seed.
 pub fn simulate(seed: u64, options: &Options) -> io::Result<Outcome> {
     let (mut run, mut dice) = Run::begin(seed, options);
-    let mut besides = Dice::seed_from_u64(seed ^ REFUSING);
-    let refuses = options.refusals && besides.random_range(0..100) < WITH_REFUSALS;
-    let mut editing = Dice::seed_from_u64(seed ^ EDITING);
-    let edits = options.edits && editing.random_range(0..100) < WITH_EDITS;
-    let mut crowding = Dice::seed_from_u64(seed ^ CROWDING);
-    let is_crowded = options.crowded && crowding.random_range(0..100) < WITH_CROWD;
+    let mut besides = Besides::new(seed, options);
     let mut history = Vec::new();
     for _ in 0..options.steps {
-        let refusal = (refuses && besides.random_range(0..REFUSED) == 0).then(|| refusal(&mut besides));
-        let edit = edits && editing.random_range(0..EDITED) == 0;
-        let edit = edit.then(|| run.edit(&mut editing)).flatten();
-        let comes = is_crowded && crowding.random_range(0..CROWDED) == 0;
-        let crowd = comes.then(|| run.crowd(&mut crowding)).unwrap_or_default();
-        let all = refusal.into_iter().chain(edit).chain(crowd);
-        for step in all.chain([run.draw(&mut dice, options)]) {
+        let besides = besides.draw(&run.server.state().objects);
+        for step in besides.into_iter().chain([run.draw(&mut dice, options)]) {
             history.push(step.clone());
             if let Some(broken) = run.take(&step)? {
                 return Ok(run.end(history, Some(broken)));
@@ -167,14 +144,6 @@ pub fn simulate(seed: u64, options: &Options) -> io::Result<Outcome> {
     }
     let broken = if options.rests { run.rest()? } else { None };
     Ok(run.end(history, broken))
-}
-
-/// Something is refused for a while, and everything else goes on at once.
-fn refusal(dice: &mut Dice) -> Step {
-    Step {
-        what: Happening::Fault(Fault::draw_refusal(dice)),
-        pause: Duration::ZERO,
-    }
 }
 
 /// Takes these steps in the world of a seed.
@@ -226,25 +195,6 @@ impl Run {
             tally: Tally::default(),
         };
         (run, dice)
-    }
-
-    /// Somebody writes on what is there, and everything else goes on at once.
-    fn edit(&self, dice: &mut Dice) -> Option<Step> {
-        let step = World::draw_edit(dice, &self.server.state().objects)?;
-        Some(Step {
-            what: Happening::World(step),
-            pause: Duration::ZERO,
-        })
-    }
-
-    /// A crowd does what comes next, and everything else goes on at once.
-    fn crowd(&self, dice: &mut Dice) -> Vec<Step> {
-        let steps = World::draw_crowd(dice, &self.server.state().objects).into_iter();
-        let steps = steps.map(|step| Step {
-            what: Happening::World(step),
-            pause: Duration::ZERO,
-        });
-        steps.collect()
     }
 
     fn draw(&self, dice: &mut Dice, options: &Options) -> Step {

@@ -431,10 +431,11 @@ fn run_with(found: &[Found], devices: bool, refusals: bool, edits: bool) -> anyh
             refusals,
             edits,
             crowded: false,
+            keys: false,
         };
         if let Some(failure) = simulate(*seed, &options)?.failure {
             anyhow::bail!(
-                "{} does not hold: {}\nthis seed has found: {what}\ncargo simulate --seed {seed} --seeds 1 --steps {steps} --faults {faults}{}{}{} --no-crowded",
+                "{} does not hold: {}\nthis seed has found: {what}\ncargo simulate --seed {seed} --seeds 1 --steps {steps} --faults {faults}{}{}{} --no-crowded --no-keys",
                 failure.rule,
                 failure.what,
                 if devices { "" } else { " --no-devices" },

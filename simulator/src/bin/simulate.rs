@@ -51,6 +51,9 @@ struct Cli {
     /// No crowds that ask for more than there is, in any world: the worlds as they were before there were any
     #[arg(long)]
     no_crowded: bool,
+    /// No keys of the configuration that seldom are written, in any world: the worlds as they were before there were any
+    #[arg(long)]
+    no_keys: bool,
     /// How many worlds at once; as many as there are processors if not given
     #[arg(long, short)]
     jobs: Option<NonZero<usize>>,
@@ -80,6 +83,7 @@ fn main() -> anyhow::Result<ExitCode> {
         refusals: !cli.no_refusals,
         edits: !cli.no_edits,
         crowded: !cli.no_crowded,
+        keys: !cli.no_keys,
     };
     let begin = Instant::now();
     let mut tally = Tally::default();

@@ -58,6 +58,8 @@ pub struct Configuration {
     pub inqueue: SignedDuration,
     /// Whether workloads are let into their queues as a whole first.
     pub enqueues: bool,
+    /// Whether groups are moved from phase to phase, and told why not; else that is somebody else's business.
+    pub moves_groups: bool,
     /// Whether others give back what a queue deserves.
     pub reclaims: bool,
 }
@@ -145,6 +147,7 @@ impl Configuration {
             terminating: duration(&said(&own, "terminatingTimeout", "5m"))?,
             inqueue: duration(&said(&own, "inqueueTimeout", "10m"))?,
             enqueues: has_action("enqueue"),
+            moves_groups: said(&own, "enqueue", "true") == "true",
             reclaims: has_action("reclaim"),
         })
     }

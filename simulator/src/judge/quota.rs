@@ -29,7 +29,7 @@ pub fn judge_limits(view: &View, key: &Key) -> Finding {
     let Some(pod) = view.pods.iter().find(|pod| pod.key == *key) else {
         return Ok(());
     };
-    let (Some(charge), false) = (view.charge(pod), view.configuration.plugin == Plugin::Off) else {
+    let Some(charge) = view.charge(pod) else {
         return Ok(());
     };
     let name = &charge.queue;
@@ -38,6 +38,10 @@ pub fn judge_limits(view: &View, key: &Key) -> Finding {
     };
     if !queue.is_open || view.tree.is_inner(name) || view.tree.misplaced.contains(name) {
         return broken(TAKES, format!("{key} is let into {name}: {queue:?}"));
+    }
+    // Without a plugin for them queues limit nothing, and still have to be there.
+    if view.configuration.plugin == Plugin::Off {
+        return Ok(());
     }
     let path = view.tree.path(name);
     for level in &path {

@@ -99,6 +99,7 @@ pub fn judge_workloads(view: &View, stored: &Stored, kept: &Kept) -> Finding {
     let pods = all(&PODS).map(|(key, pod)| (key, pod, "False", ADMITTED_CONDITION));
     let pods = pods.filter(|(_, pod, ..)| super::pods::is_held(pod));
     let groups = all(&POD_GROUPS).filter(|(_, group)| group["status"]["phase"] == "Pending");
+    let groups = groups.filter(|_| view.configuration.moves_groups);
     let groups = groups.map(|(key, group)| (key, group, "True", "Unschedulable"));
     for (key, object, status, kind) in pods.chain(groups) {
         let conditions = object["status"]["conditions"].as_array().into_iter().flatten();

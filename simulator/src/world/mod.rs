@@ -245,6 +245,11 @@ impl World {
         users::crowd::draw(dice, objects)
     }
 
+    /// Draws a key of the configuration that seldom is written.
+    pub fn draw_key(dice: &mut Dice, objects: &Objects) -> Option<Step> {
+        users::keys::draw(dice, objects)
+    }
+
     /// Lets it happen. Where it no longer applies, nothing does.
     pub fn take(&mut self, step: &Step, objects: &mut Objects) {
         match step {

@@ -5,6 +5,7 @@ pub mod configurations;
 pub mod crowd;
 pub mod edits;
 pub mod groups;
+pub mod keys;
 pub mod queues;
 pub mod template;
 pub mod workloads;

@@ -1,0 +1,105 @@
+//! What is drawn besides, each from a stream of its own, so that everything else is drawn as it always was.
+
+use std::time::Duration;
+
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::{Happening, Options, Step};
+use crate::Dice;
+use crate::fault::Fault;
+use crate::objects::Objects;
+use crate::world::World;
+
+/// Writes are refused for a while.
+const REFUSALS: Kind = Kind {
+    stream: 0x4e0_5a1d,
+    worlds: 40,
+    each: 60,
+};
+/// Users write on what is there.
+const EDITS: Kind = Kind {
+    stream: 0xed_1715,
+    worlds: 40,
+    each: 12,
+};
+/// A crowd comes.
+const CROWD: Kind = Kind {
+    stream: 0xc_0ad_ed00,
+    worlds: 30,
+    each: 2,
+};
+/// Keys of the configuration are written that seldom are.
+const KEYS: Kind = Kind {
+    stream: 0x6b_e75,
+    worlds: 25,
+    each: 30,
+};
+
+/// What is drawn of a seed for one kind of thing.
+struct Kind {
+    /// What tells its stream from others.
+    stream: u64,
+    /// Of a hundred worlds, in so many it happens.
+    worlds: u32,
+    /// There, so many other things happen for each.
+    each: u32,
+}
+
+/// The stream of one kind, in a world in which it happens.
+struct Stream {
+    dice: Dice,
+    each: u32,
+}
+
+impl Kind {
+    fn begin(&self, seed: u64, is_on: bool) -> Option<Stream> {
+        let mut dice = Dice::seed_from_u64(seed ^ self.stream);
+        let happens = is_on && dice.random_range(0..100) < self.worlds;
+        happens.then_some(Stream { dice, each: self.each })
+    }
+}
+
+/// Whether it is time for the next, and the dice for that.
+fn due(stream: &mut Option<Stream>) -> Option<&mut Dice> {
+    let Stream { dice, each } = stream.as_mut()?;
+    (dice.random_range(0..*each) == 0).then_some(dice)
+}
+
+/// The streams of a seed.
+pub(super) struct Besides {
+    refusals: Option<Stream>,
+    edits: Option<Stream>,
+    crowd: Option<Stream>,
+    keys: Option<Stream>,
+}
+
+impl Besides {
+    pub(super) fn new(seed: u64, options: &Options) -> Self {
+        Self {
+            refusals: REFUSALS.begin(seed, options.refusals),
+            edits: EDITS.begin(seed, options.edits),
+            crowd: CROWD.begin(seed, options.crowded),
+            keys: KEYS.begin(seed, options.keys),
+        }
+    }
+
+    /// What happens besides the next step, all at once.
+    pub(super) fn draw(&mut self, objects: &Objects) -> Vec<Step> {
+        let refusal = due(&mut self.refusals).map(|dice| Happening::Fault(Fault::draw_refusal(dice)));
+        let mut steps: Vec<_> = due(&mut self.edits)
+            .and_then(|dice| World::draw_edit(dice, objects))
+            .into_iter()
+            .collect();
+        if let Some(dice) = due(&mut self.crowd) {
+            steps.extend(World::draw_crowd(dice, objects));
+        }
+        steps.extend(due(&mut self.keys).and_then(|dice| World::draw_key(dice, objects)));
+        let steps = steps.into_iter().map(Happening::World);
+        let all = refusal.into_iter().chain(steps);
+        let at_once = |what| Step {
+            what,
+            pause: Duration::ZERO,
+        };
+        all.map(at_once).collect()
+    }
+}
