@@ -83,15 +83,17 @@ impl Besides {
         }
     }
 
-    /// What happens besides the next step, all at once.
+    /// What happens besides the next step, all at once; but whoever a crowd drives out has some time to go.
     pub(super) fn draw(&mut self, objects: &Objects) -> Vec<Step> {
         let refusal = due(&mut self.refusals).map(|dice| Happening::Fault(Fault::draw_refusal(dice)));
         let mut steps: Vec<_> = due(&mut self.edits)
             .and_then(|dice| World::draw_edit(dice, objects))
             .into_iter()
             .collect();
+        let mut pause = Duration::ZERO;
         if let Some(dice) = due(&mut self.crowd) {
             steps.extend(World::draw_crowd(dice, objects));
+            pause = Duration::from_secs([0, 1, 5, 15][dice.random_range(0..4)]);
         }
         steps.extend(due(&mut self.keys).and_then(|dice| World::draw_key(dice, objects)));
         let steps = steps.into_iter().map(Happening::World);
@@ -100,6 +102,10 @@ impl Besides {
             what,
             pause: Duration::ZERO,
         };
-        all.map(at_once).collect()
+        let mut all: Vec<_> = all.map(at_once).collect();
+        if let Some(last) = all.last_mut() {
+            last.pause = pause;
+        }
+        all
     }
 }

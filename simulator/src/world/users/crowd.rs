@@ -53,12 +53,12 @@ pub fn draw(dice: &mut Dice, objects: &Objects) -> Vec<Step> {
     let (comes, goes) = if living < FULL { (30, 6) } else { (0, 30) };
     let what: fn(&mut Dice, &Crowd<'_>) -> Vec<Step> = weighted(
         dice,
-        (if are_said { 8 } else { 60 }, terms::say),
+        (if are_said { 18 } else { 60 }, terms::say),
         &[
             (comes, fill),
             (comes, claim),
             (comes / 3, outrank),
-            (10, terms::guarantee),
+            (5, terms::guarantee),
             (goes, leave),
         ],
     );
@@ -197,7 +197,12 @@ fn deserved(queue: &Value, card: &Card) -> i64 {
 
 /// Somebody keeps many pods running in a queue, as many as it may have.
 fn fill(dice: &mut Dice, crowd: &Crowd<'_>) -> Vec<Step> {
-    let takers = crowd.takers();
+    let mut takers = crowd.takers();
+    // The others have something to ask for then.
+    let borrows = |(name, queue): &(&'static str, &Value)| crowd.held(name) >= deserved(queue, &crowd.card);
+    if percent(dice, 70) && takers.iter().any(borrows) {
+        takers.retain(borrows);
+    }
     let Some((queue, _)) = one(dice, &takers) else {
         return Vec::new();
     };

@@ -78,7 +78,12 @@ pub fn say(dice: &mut Dice, crowd: &Crowd<'_>) -> Vec<Step> {
             "capability": {"cpu": "48", "memory": "200Gi", "pods": null}, "deserved": cpu, "guarantee": null,
             "reclaimable": percent(dice, 95),
         });
-        steps.push(Step::Change(ADMIN, &QUEUES, Key::new("", name), patch));
+        let key = Key::new("", name);
+        if queue["status"]["state"] == "Closed" {
+            let open = json!({"status": {"state": "Open"}});
+            steps.push(Step::Change("volcano-controllers", &QUEUES, key.clone(), open));
+        }
+        steps.push(Step::Change(ADMIN, &QUEUES, key, patch));
     }
     steps
 }
@@ -92,12 +97,14 @@ fn above(dice: &mut Dice, crowd: &Crowd<'_>, queue: &str) -> Vec<Step> {
         let Some(queue) = crowd.objects.get(&QUEUES, &key) else {
             break;
         };
-        let kept = crowd.total / 3;
-        let deserves = percent(dice, 40).then(|| number(dice, kept, crowd.total + 1));
+        // What is kept for some nobody else borrows, and nobody gives back.
+        let kept = (crowd.total / 6).max(1);
+        // What is asked is asked where two part, too: who says nothing there gives nothing.
+        let deserves = percent(dice, 75).then(|| number(dice, 0, crowd.total / 2 + 1));
         let says = [
             (CARD_QUOTA, Some(crowd.total)),
             (CARD_DESERVED, deserves),
-            (CARD_GUARANTEE, percent(dice, 80).then_some(kept)),
+            (CARD_GUARANTEE, percent(dice, 60).then_some(kept)),
         ];
         let mut patch = saying(crowd, queue, &says);
         patch["spec"] = json!({"capability": {"cpu": "64", "memory": "400Gi", "pods": null}, "deserved": null});
