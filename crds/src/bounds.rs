@@ -161,6 +161,17 @@ pub(crate) fn shown(text: &str) -> String {
     printable(&excerpt(text)).into_owned()
 }
 
+/// What is wrong with JSON; where that repeats what stands there instead of what is expected, as much of it as messages quote.
+pub(crate) fn json_error(error: &serde_json::Error) -> String {
+    const LONGEST: usize = 160;
+    let error = error.to_string();
+    if error.len() <= LONGEST {
+        printable(&error).into_owned()
+    } else {
+        shown(&error)
+    }
+}
+
 /// A sentence that somebody is told, whatever of it others wrote: printable, and no longer than anybody reads.
 pub fn told(sentence: String) -> String {
     within(sentence, SENTENCE)

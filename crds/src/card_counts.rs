@@ -123,19 +123,8 @@ fn parse_counts(
         (None, Ok(counts)) => Ok(counts),
         (None, Err(error)) => Err(CardCountsError::Json {
             text: cut(text),
-            reason: reason(&error),
+            reason: bounds::json_error(&error),
         }),
-    }
-}
-
-/// What is wrong with the JSON; where that repeats what is there instead of an object, as much of it as messages quote.
-fn reason(error: &serde_json::Error) -> String {
-    const LONGEST: usize = 160;
-    let reason = error.to_string();
-    if reason.len() <= LONGEST {
-        reason
-    } else {
-        bounds::shown(&reason)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::bounds::{TASKS, excerpt};
+use crate::bounds::{TASKS, excerpt, json_error, shown};
 use crate::keys::{CARD_REQUEST, GROUP_NAME, QUEUE_NAME, TASK_SPEC};
 use crate::pod::Pod;
 
@@ -41,7 +41,7 @@ pub enum NoPod {
     NoTemplate,
     /// Its pod can't be read.
     #[error("spec.manifest: the pod can't be read: {0}: see kubectl explain pod")]
-    Unreadable(#[from] serde_json::Error),
+    Unreadable(String),
     /// Something in it is to hold others, and does not.
     #[error("spec.manifest: {place} is no map ({text}): write it as one, or leave it out")]
     NoMap {
@@ -178,7 +178,7 @@ fn map_in<'v>(value: &'v mut Value, place: &str) -> Result<&'v mut serde_json::M
     };
     value.as_object_mut().ok_or_else(|| NoPod::NoMap {
         place: place.to_owned(),
-        text: excerpt(&text).into_owned(),
+        text: shown(&text),
     })
 }
 
@@ -191,7 +191,7 @@ fn pod_of(mut pod: Value) -> Result<Pod<Box<str>>, NoPod> {
         return Err(NoPod::NoTemplate);
     }
     write_quantities_as_text(&mut pod);
-    Ok(serde_json::from_value(pod)?)
+    serde_json::from_value(pod).map_err(|error| NoPod::Unreadable(json_error(&error)))
 }
 
 /// Makes texts of a pod's quantities that are numbers, as API servers do with the objects that they know: `nvidia.com/gpu: 1`.

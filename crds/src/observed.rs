@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::bounds::json_error;
 use crate::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crate::job::Job;
 use crate::lean::{Metadata, lean};
@@ -98,7 +99,7 @@ impl<'de, K, T: DeserializeOwned + Versioned> Deserialize<'de> for Guarded<K, T>
             identity: serde_json::from_str::<Identified>(text.get())
                 .unwrap_or_default()
                 .metadata,
-            error: error.to_string().into(),
+            error: json_error(&error).into(),
         });
         let resource_version = match &object {
             Ok(object) => object.resource_version(),

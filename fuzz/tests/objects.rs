@@ -7,17 +7,20 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use crds::bounds::{MGPU_CONTAINERS, NODE_TERMS, RESOURCES, TASKS};
+use crds::card_counts::CardRequest;
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::job::Job;
 use crds::lean::Text;
+use crds::made::made_by;
 use crds::managed::{is_concerned, is_managed, is_reachable, is_under_cross_quota};
 use crds::mgpu::MgpuRequest;
 use crds::node::Node;
+use crds::observed::Guarded;
 use crds::pod::Pod;
 use crds::pod_bounds;
 use crds::pod_request::pod_request;
 use crds::queue_terms::QueueTerms;
-use crds::volcano::{self, PodGroup, Queue, min_resources};
+use crds::volcano::{self, PodGroup, Queue, WatchedGroup, min_resources};
 use fuzz::corpus;
 use fuzz::cost::within;
 use fuzz::objects::Objects;
@@ -190,4 +193,25 @@ target!(groups, "groups", |object| {
         .flat_map(volcano::PodGroupStatus::scheduled_by_volcano)
         .count();
     tasks.is_some() && least
+});
+
+// Groups are watched as whatever they are: one that can't be read is told apart, and stops nothing.
+target!(watched_groups, "groups", |object| {
+    let text = object.to_string();
+    let read = || serde_json::from_str::<Guarded<PodGroup, WatchedGroup>>(&text);
+    let group = within(LIMIT, "a watched group", read).unwrap();
+    let Some(group) = said(group.object.map_err(|unreadable| unreadable.error)) else {
+        return false;
+    };
+    let tasks = group.spec.least_of_tasks().is_ok();
+    tasks && group.spec.min_resources.as_ref().is_none_or(|named| min_resources(named).is_ok())
+});
+
+target!(manifests, "manifests", |object| {
+    let Some(made) = said(within(LIMIT, "a manifest", || made_by(object.clone()))) else {
+        return false;
+    };
+    assert!((1..=TASKS).contains(&made.pods.len()));
+    let request = made.whole.and_then(|whole| whole.card_request);
+    request.is_none_or(|request| CardRequest::parse(&request).is_ok())
 });

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crds::bounds::{QUOTA_ENTRIES, REQUEST_CARDS};
 use crds::card::{CardAlternatives, parse_name};
+use crds::card_assigned::AssignedCards;
 use crds::card_counts::{CardQuota, CardRequest};
 use crds::configuration::{Configuration, generation};
 use crds::cross_quota::{Percentage, parse_quota};
@@ -133,6 +134,21 @@ target!(card_requests, "card-requests", |text| {
     }
     assert_eq!(CardRequest::parse(&printed(request.iter())).unwrap(), request);
     true
+});
+
+target!(assigned_cards, "assigned-cards", |text| {
+    match within(LIMIT, "assigned cards", || AssignedCards::parse(text)) {
+        // What can't be read as several is one, by the name that it is.
+        AssignedCards::One(name) => {
+            assert_eq!(name, text);
+            false
+        }
+        AssignedCards::Counted(counts) => {
+            let written = AssignedCards::counted(counts.iter().map(|(card, count)| (card.as_str(), *count)));
+            assert_eq!(AssignedCards::parse(&written), AssignedCards::Counted(counts));
+            true
+        }
+    }
 });
 
 target!(selectors, "selectors", |text| {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::keys::CARD_REQUEST;
+use crds::bounds::told;
 use crds::observed::{Guarded, Namespace, Observed, Unreadable};
 use crds::volcano::{PodGroup, Queue, WatchedGroup};
 use engine::Observation;
@@ -290,7 +291,7 @@ fn queue_event(change: Change<DeserializeGuard<Queue>>) -> Observation {
         Change::Applied(DeserializeGuard(Err(invalid))) => Observation::QueueUnreadable {
             name: invalid.metadata.name.unwrap_or_default().into(),
             uid: invalid.metadata.uid.unwrap_or_default().into(),
-            reason: invalid.error.into(),
+            reason: told(invalid.error).into(),
         },
         Change::Deleted(queue) => Observation::QueueGone(queue.name_any().into()),
     }
