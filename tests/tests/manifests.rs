@@ -191,6 +191,33 @@ fn the_policies_repeat_the_list_of_card_resources() -> Outcome {
     Ok(())
 }
 
+/// Doors that leave out pods with the label of a queue, so that they cost less, stand beside one that takes all of those.
+#[test]
+fn who_has_the_label_of_a_queue_comes_by_the_first_door() -> Outcome {
+    for file in INSTALL_FILES {
+        let configurations = objects(file, "MutatingWebhookConfiguration")?;
+        let webhooks = configurations[0]["webhooks"].as_array().context("no webhooks")?;
+        let (leave_out, take): (Vec<_>, Vec<_>) = webhooks
+            .iter()
+            .filter(|webhook| webhook["rules"][0]["resources"] == json!(["pods"]))
+            .partition(|webhook| webhook.get("objectSelector").is_some());
+        let selector = json!({ "matchExpressions": [{ "key": keys::QUEUE_LABEL, "operator": "DoesNotExist" }] });
+        assert_eq!(leave_out.len(), 2, "{file}");
+        assert!(
+            leave_out.iter().all(|webhook| webhook["objectSelector"] == selector),
+            "{file}"
+        );
+        let taken = format!("|| '{}' in object.metadata.?labels.orValue({{}})", keys::QUEUE_LABEL);
+        let conditions = take.iter().map(|webhook| webhook["matchConditions"].to_string());
+        assert_eq!(
+            conditions.filter(|conditions| conditions.contains(&taken)).count(),
+            1,
+            "{file}"
+        );
+    }
+    Ok(())
+}
+
 /// What the webhook refuses as too long or too many, the API server refuses too, by the same numbers.
 #[test]
 fn the_policies_have_the_bounds_of_the_programs() -> Outcome {

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use anyhow::{Context, Result};
+use crds::keys::CARD_ASSIGNED;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -97,7 +98,7 @@ where
 pub(super) async fn await_policies(plane: &ControlPlane) -> Result<()> {
     let pods: Api<Pod> = Api::default_namespaced(plane.client().await?);
     let forged = workloads::pod("cardgate-probe")
-        .label("card.volcano.sh/queue", "forged")
+        .annotation(CARD_ASSIGNED, "forged")
         .build();
     let dry_run = PostParams {
         dry_run: true,
@@ -106,7 +107,7 @@ pub(super) async fn await_policies(plane: &ControlPlane) -> Result<()> {
     wait::eventually("the policies to be in force", wait::PATIENCE, async || {
         Ok(match pods.create(&dry_run, &forged).await {
             Err(error) if error.to_string().contains("cardgate-pod-create") => Seen::Done(()),
-            other => Seen::NotYet(format!("a forged label is answered by {:?}", other.map(|_| "201"))),
+            other => Seen::NotYet(format!("a forged result is answered by {:?}", other.map(|_| "201"))),
         })
     })
     .await
