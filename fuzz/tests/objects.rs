@@ -204,7 +204,12 @@ target!(watched_groups, "groups", |object| {
         return false;
     };
     let tasks = group.spec.least_of_tasks().is_ok();
-    tasks && group.spec.min_resources.as_ref().is_none_or(|named| min_resources(named).is_ok())
+    tasks
+        && group
+            .spec
+            .min_resources
+            .as_ref()
+            .is_none_or(|named| min_resources(named).is_ok())
 });
 
 target!(manifests, "manifests", |object| {

@@ -1,5 +1,5 @@
-//! Questions that wait for the mind, those of each person in a lane of their own: whoever asks without end, or what takes long, waits
-//! behind themselves.
+//! Questions that wait for the mind, those about each namespace in a lane of their own, and in each lane person by person: whoever asks
+//! without end, or what takes long, waits behind themselves, and however many people ask about one namespace, they keep no other waiting.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,36 +20,50 @@ pub(super) enum Full {
     Own,
 }
 
-/// Who waits, by person; first whose turn it is.
+/// By name; first whose turn it is.
+type Turns<T> = VecDeque<(String, T)>;
+
+/// Who waits, by namespace and by person.
 #[derive(Debug)]
-struct Lanes<T>(VecDeque<(String, VecDeque<T>)>);
+struct Lanes<T>(Turns<Turns<VecDeque<T>>>);
 
 impl<T> Lanes<T> {
-    fn put(&mut self, user: &str, question: T) -> Result<(), Full> {
-        let waiting: usize = self.0.iter().map(|(_, lane)| lane.len()).sum();
-        let lane = self.0.iter_mut().find(|(of, _)| of == user);
-        if lane.as_ref().is_some_and(|(_, lane)| lane.len() >= QUESTIONS_OF_ONE) {
+    fn put(&mut self, namespace: &str, user: &str, question: T) -> Result<(), Full> {
+        let people = || self.0.iter().flat_map(|(_, people)| people);
+        let own = people().filter(|(of, _)| of == user);
+        if own.map(|(_, lane)| lane.len()).sum::<usize>() >= QUESTIONS_OF_ONE {
             return Err(Full::Own);
         }
-        if waiting >= QUESTIONS_AHEAD {
+        if people().map(|(_, lane)| lane.len()).sum::<usize>() >= QUESTIONS_AHEAD {
             return Err(Full::All);
         }
-        match lane {
-            Some((_, lane)) => lane.push_back(question),
-            None => self.0.push_back((user.to_owned(), [question].into())),
-        }
+        lane_of(lane_of(&mut self.0, namespace), user).push_back(question);
         Ok(())
     }
 
-    /// The next question; whose it is stands behind all others from then on.
+    /// The next question; what it is about, and whose it is, stand behind all others from then on.
     fn take(&mut self) -> Option<T> {
-        let (user, mut lane) = self.0.pop_front()?;
+        let (namespace, mut people) = self.0.pop_front()?;
+        let (user, mut lane) = people.pop_front()?;
         let question = lane.pop_front();
         if !lane.is_empty() {
-            self.0.push_back((user, lane));
+            people.push_back((user, lane));
+        }
+        if !people.is_empty() {
+            self.0.push_back((namespace, people));
         }
         question
     }
+}
+
+/// What is kept for a name; for a new one, last.
+fn lane_of<'t, L: Default>(turns: &'t mut Turns<L>, name: &str) -> &'t mut L {
+    let index = turns.iter().position(|(of, _)| of == name);
+    let index = index.unwrap_or_else(|| {
+        turns.push_back((name.to_owned(), L::default()));
+        turns.len() - 1
+    });
+    &mut turns[index].1
 }
 
 #[derive(Debug)]
@@ -76,9 +90,9 @@ impl<T> Clone for Entrance<T> {
 }
 
 impl<T> Entrance<T> {
-    /// Has a question of this person wait.
-    pub fn put(&self, user: &str, question: T) -> Result<(), Full> {
-        self.0.lanes().put(user, question)?;
+    /// Has a question of this person about this namespace wait.
+    pub fn put(&self, namespace: &str, user: &str, question: T) -> Result<(), Full> {
+        self.0.lanes().put(namespace, user, question)?;
         self.0.bell.notify_one();
         Ok(())
     }
@@ -128,29 +142,40 @@ mod tests {
     fn who_asks_without_end_waits_behind_themselves() {
         let (entrance, exit) = lanes();
         for question in 0..QUESTIONS_OF_ONE {
-            entrance.put("flood", question).unwrap();
+            entrance.put("a", "flood", question).unwrap();
         }
-        assert_eq!(entrance.put("flood", 99), Err(Full::Own));
-        entrance.put("patient", 100).unwrap();
-        entrance.put("other", 200).unwrap();
-        entrance.put("patient", 101).unwrap();
+        assert_eq!(entrance.put("b", "flood", 99), Err(Full::Own));
+        entrance.put("a", "patient", 100).unwrap();
+        entrance.put("a", "other", 200).unwrap();
+        entrance.put("a", "patient", 101).unwrap();
         let answered: Vec<_> = std::iter::from_fn(|| exit.try_take()).take(6).collect();
         assert_eq!(answered, [0, 100, 200, 1, 101, 2]);
         // What was taken has left room.
-        entrance.put("flood", 8).unwrap();
+        entrance.put("a", "flood", 8).unwrap();
         assert_eq!(std::iter::from_fn(|| exit.try_take()).count(), 6);
         assert_eq!(exit.try_take(), None);
+    }
+
+    #[test]
+    fn many_who_ask_about_one_namespace_keep_no_other_waiting() {
+        let (entrance, exit) = lanes();
+        for user in 0..8 {
+            entrance.put("crowded", &format!("user-{user}"), user).unwrap();
+        }
+        entrance.put("other", "patient", 100).unwrap();
+        let answered: Vec<_> = std::iter::from_fn(|| exit.try_take()).take(3).collect();
+        assert_eq!(answered, [0, 100, 1]);
     }
 
     #[test]
     fn no_more_wait_than_may() {
         let (entrance, exit) = lanes();
         for user in 0..QUESTIONS_AHEAD {
-            entrance.put(&user.to_string(), ()).unwrap();
+            entrance.put("a", &user.to_string(), ()).unwrap();
         }
-        assert_eq!(entrance.put("late", ()), Err(Full::All));
+        assert_eq!(entrance.put("a", "late", ()), Err(Full::All));
         assert!(exit.try_take().is_some());
-        assert_eq!(entrance.put("late", ()), Ok(()));
+        assert_eq!(entrance.put("a", "late", ()), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -159,13 +184,13 @@ mod tests {
         let taken = exit.clone();
         let waits = tokio::spawn(async move { taken.take().await });
         tokio::task::yield_now().await;
-        entrance.put("a", 1).unwrap();
+        entrance.put("n", "a", 1).unwrap();
         assert_eq!(waits.await.unwrap(), 1);
         let gone = exit.clone();
         let gone = tokio::spawn(async move { gone.take().await });
         tokio::task::yield_now().await;
         gone.abort();
-        entrance.put("a", 2).unwrap();
+        entrance.put("n", "a", 2).unwrap();
         assert_eq!(exit.take().await, 2);
     }
 }

@@ -37,6 +37,10 @@ use crate::extender::Mounted;
 const BODY: Limits = Limits {
     longest: 3 << 20,
     time: Duration::from_secs(2),
+    // Of a manifest all values are read, at up to a kilobyte each, one manifest at a time, and few of them are kept: a Volcano Job with as
+    // many tasks as may be has some ten thousand.
+    values: 16 << 10,
+    room_of_value: 0,
 };
 /// What all bodies may take at once.
 const BODIES: usize = 24 << 20;
@@ -215,9 +219,9 @@ async fn review(
         if let Some(reason) = body.as_ref().err().and_then(BodyError::reason) {
             refusals.count(PORT, reason);
         }
-        let question = wire::Question::read(&body?)?;
+        let mut question = wire::Question::read(&body?)?;
         let _spared = connections::busy_with_known(&request);
-        let (namespace, asked) = match question.asked() {
+        let (namespace, asked) = match question.take_asked() {
             Ok(asked) => asked,
             Err(refusal) => return Ok(question.refused(Refusal::Unreadable, refusal)),
         };
@@ -247,14 +251,17 @@ async fn ask(
     let _waiting = inquiries.wait(&namespace).ok_or(Failure::Often)?;
     let (answer, answered) = oneshot::channel();
     let inquiry = Inquiry {
-        namespace,
+        namespace: namespace.clone(),
         asked,
         answer,
     };
-    inquiries.mind.put(user, inquiry).map_err(|full| match full {
-        Full::All => Failure::Busy,
-        Full::Own => Failure::OftenAsked,
-    })?;
+    inquiries
+        .mind
+        .put(&namespace, user, inquiry)
+        .map_err(|full| match full {
+            Full::All => Failure::Busy,
+            Full::Own => Failure::OftenAsked,
+        })?;
     let answered = timeout(ANSWER_LIMIT, answered).await.map_err(|_| Failure::Late)?;
     answered.map_err(|_| Failure::NotLeading)
 }

@@ -79,12 +79,14 @@ impl Question {
         &self.user_info.username
     }
 
-    /// The namespace, and what is asked about; else what to say.
-    pub(super) fn asked(&self) -> Result<(String, Asked), String> {
+    /// The namespace, and what is asked about; else what to say. Whatever else the object says is forgotten: all of it may take a hundred
+    /// times as much as what is asked.
+    pub(super) fn take_asked(&mut self) -> Result<(String, Asked), String> {
+        let spec = std::mem::take(&mut self.object.spec);
         if !self.dry_run {
             return Err(NOT_STORED.to_owned());
         }
-        let spec = CardReviewSpec::deserialize(&self.object.spec)
+        let spec = CardReviewSpec::deserialize(spec)
             .map_err(|error| format!("spec: {error}: see kubectl explain cardreview.spec"))?;
         let asked = match spec.into_reviewed().map_err(|error| error.to_string())? {
             Reviewed::Manifest(manifest) => {
@@ -129,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_would_be_stored_or_says_nothing_is_refused_with_what_to_do() {
-        let refusal = |dry_run, spec: Value| question(dry_run, &spec).asked().unwrap_err();
+        let refusal = |dry_run, spec: Value| question(dry_run, &spec).take_asked().unwrap_err();
         assert!(refusal(false, json!({ "pod": "a" })).contains("--dry-run=server"));
         assert!(refusal(true, json!({})).starts_with("spec names 0 of"));
         assert!(refusal(true, json!({ "pod": 1 })).starts_with("spec: "));
@@ -138,8 +140,10 @@ mod tests {
 
     #[test]
     fn a_question_is_asked_in_its_namespace() {
-        let (namespace, asked) = question(true, &json!({ "pod": "a" })).asked().unwrap();
+        let mut question = question(true, &json!({ "pod": "a" }));
+        let (namespace, asked) = question.take_asked().unwrap();
         assert_eq!(namespace, "team-a");
+        assert!(question.object.spec.is_null(), "nothing of it is kept while it waits");
         assert!(matches!(asked, Asked::Existing(Reviewed::Pod(name)) if name == "a"));
     }
 
@@ -150,8 +154,8 @@ mod tests {
             json!({ "pod": { long.clone(): 1 } }),
             json!({ "manifest": { "spec": { "containers": [long] } } }),
         ] {
-            let asked = question(true, &spec);
-            let refusal = asked.asked().unwrap_err();
+            let mut asked = question(true, &spec);
+            let refusal = asked.take_asked().unwrap_err();
             let response: Value = serde_json::from_slice(&asked.refused(Refusal::Unreadable, refusal)).unwrap();
             let message = response["response"]["status"]["message"].as_str().unwrap();
             assert!(message.len() < 5_000 && message.starts_with("spec"), "{message}");

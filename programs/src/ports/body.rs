@@ -30,6 +30,9 @@ pub enum BodyError {
     /// Longer than any may be.
     #[error("the body is longer than {0} bytes: send less")]
     TooLong(usize),
+    /// To read it would cost more than anything that is sent is worth.
+    #[error("the body holds more than {0} values: send a smaller object")]
+    TooMany(usize),
     /// It took too long.
     #[error("the body did not arrive within {0:?}: send it at once")]
     Slow(Duration),
@@ -45,7 +48,7 @@ impl BodyError {
     /// The status of the answer.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLong(_) | Self::TooMany(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Crowded => StatusCode::SERVICE_UNAVAILABLE,
             Self::Broken(_) => StatusCode::BAD_REQUEST,
@@ -55,7 +58,7 @@ impl BodyError {
     /// What is counted; nothing where the client went away by itself.
     pub fn reason(&self) -> Option<Reason> {
         match self {
-            Self::TooLong(_) => Some(Reason::TooLarge),
+            Self::TooLong(_) | Self::TooMany(_) => Some(Reason::TooLarge),
             Self::Slow(_) => Some(Reason::Slow),
             Self::Crowded => Some(Reason::Crowded),
             Self::Broken(_) => None,
@@ -82,6 +85,10 @@ pub struct Limits {
     pub longest: usize,
     /// From the headers to the last byte.
     pub time: Duration,
+    /// How many values it may hold, as JSON.
+    pub values: usize,
+    /// What one of them takes when it is read, in bytes, whatever it took as JSON: so much room the body takes besides its length.
+    pub room_of_value: usize,
 }
 
 /// The room that all bodies of a port share.
@@ -174,6 +181,12 @@ impl Place {
         Ok(())
     }
 
+    /// Holds room for so many bytes besides what it holds.
+    fn hold_besides(&mut self, bytes: usize) -> Result<(), BodyError> {
+        let held = self.room.state().arriving.get(&self.number).map(|own| own.held);
+        self.hold(held.ok_or(BodyError::Crowded)? + bytes)
+    }
+
     /// All of it is there: from now on it keeps what it holds.
     fn arrive(&mut self) -> Result<(), BodyError> {
         let own = self.room.state().arriving.remove(&self.number);
@@ -224,8 +237,19 @@ pub async fn read(
             bytes.map_err(|_| BodyError::Slow(limits.time))??
         }
     };
+    let values = values(&bytes);
+    if values > limits.values {
+        return Err(BodyError::TooMany(limits.values));
+    }
+    place.hold_besides(values * limits.room_of_value)?;
     place.arrive()?;
     Ok(Body { bytes, _place: place })
+}
+
+/// How many values there are at most but the first: each other one of an object or list comes after a comma.
+#[expect(clippy::naive_bytecount, reason = "it takes a microsecond of what most bodies are")]
+fn values(body: &[u8]) -> usize {
+    body.iter().filter(|byte| **byte == b',').count()
 }
 
 async fn collect(

@@ -11,6 +11,8 @@ use super::*;
 const LIMITS: Limits = Limits {
     longest: 1000,
     time: Duration::from_secs(4),
+    values: 8,
+    room_of_value: 10,
 };
 
 type Pieces = UnboundedSender<Result<Bytes, PayloadError>>;
@@ -56,6 +58,30 @@ async fn a_body_is_what_its_pieces_say_and_keeps_its_room_until_it_is_answered()
         assert!(room.free() <= 100_000 - text.len());
         drop(body);
         assert_eq!(room.free(), 100_000);
+    }
+}
+
+#[tokio::test]
+async fn what_is_read_of_a_body_takes_room_too() {
+    let room = Room::new(1_000);
+    let body = read(&room, whole(&[b"[1,2,3]"]), LIMITS).await.unwrap();
+    let held = 1_000 - room.free();
+    assert!(held >= body.len() + 2 * LIMITS.room_of_value, "{held}");
+    drop(body);
+    assert_eq!(room.free(), 1_000);
+
+    let full = Room::new(b"[1,2,3]".len() + LIMITS.room_of_value);
+    let refused = read(&full, whole(&[b"[1,2,3]"]), LIMITS).await.unwrap_err();
+    assert!(matches!(refused, BodyError::Crowded), "{refused}");
+    let refused = read(&room, whole(&[b"[1,2,3,4,5,6,7,8,9,10]"]), LIMITS)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (refused.status(), refused.reason()),
+        (StatusCode::PAYLOAD_TOO_LARGE, Some(Reason::TooLarge))
+    );
+    for room in [room, full] {
+        assert!(room.free() >= LIMITS.room_of_value, "it is given back");
     }
 }
 
