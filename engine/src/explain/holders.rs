@@ -122,13 +122,13 @@ fn family(pod: &Pod) -> Option<&str> {
     name.rsplit_once('-').map(|(deployment, _)| deployment)
 }
 
-/// Whether a controller made a pod: by the name of its kind, or for a Deployment by its `ReplicaSet`.
+/// Whether a controller of its namespace made a pod: by the name of its kind, or for a Deployment by its `ReplicaSet`.
 pub(super) fn is_of(pod: &Pod, kind: &str, name: &str) -> bool {
     if kind == "Deployment" {
         return family_is(pod, name);
     }
-    let controller = pod.controller.as_ref().map(|controller| &*controller.0);
-    controller == Some(&format!("{}/{kind}/{name}", pod.namespace))
+    // Nothing is put together of what may be a megabyte, for each pod that is looked at.
+    pod.controller.as_ref().and_then(|controller| controller.object()) == Some((kind, name))
 }
 
 /// Whether a Job made a pod.

@@ -297,7 +297,8 @@ fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]) -> String
 fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
     let has_room = |dimension, asked| cluster.room_for(shape, dimension, asked).is_ok();
     let check = check_of(cluster, shape, has_room);
-    let is_limited = !cluster.queue(shape.queue).is_nameless();
+    // Of a queue that is not for its namespace, nothing is said of quotas.
+    let is_limited = !cluster.queue(shape.queue).is_nameless() && is_for(cluster, shape.queue, &shape.namespace);
     let lacks_quota = |alternative: &Alternative| is_limited && check.without_room(alternative).next().is_some();
     let looks = Looks::of_message();
     let count = |alternative: Option<&Alternative>| {
