@@ -288,6 +288,27 @@ fn a_selector_that_leaves_none_of_the_devices_that_there_are_is_told_at_once() {
     assert_eq!(world.create_pod(&pod).allowed(), [""; 0]);
 }
 
+/// Each class costs a question to the API server, and a request may ask sixteen.
+#[test]
+fn of_claims_that_name_many_classes_nothing_is_said() {
+    let world = world();
+    let warned = |classes: usize| {
+        let alternatives = (0..classes).map(|number| json!({ "deviceClassName": format!("class-{number}") }));
+        let requests = [json!({ "name": "gpu", "firstAvailable": alternatives.collect::<Vec<_>>() })];
+        let spec = json!({ "devices": { "requests": requests } });
+        let spec = serde_json::from_str(&spec.to_string()).unwrap();
+        world
+            .api
+            .claims
+            .lock()
+            .unwrap()
+            .insert("many".to_owned(), Arc::new(spec));
+        world.create_pod(&claiming("NVIDIA-A100", &["many"])).allowed().len()
+    };
+    assert_eq!(warned(17), 0);
+    assert!(warned(2) > 0, "there is none of these classes");
+}
+
 /// Two cards of one pod, one by a claim and one by a device plugin: the annotation may name either.
 #[test]
 fn cards_of_a_device_plugin_beside_claimed_ones_may_be_named_or_not() {

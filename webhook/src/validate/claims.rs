@@ -22,6 +22,8 @@ use crate::warning::Warning;
 
 /// So many claims of a pod are looked at: each costs a question to the API server.
 const MOST_CLAIMS: usize = 4;
+/// So many classes are, in all, for the same reason. Of claims that name more nothing is said.
+const MOST_CLASSES: usize = 8;
 
 /// Checks the claims of a pod against the cards that it names, if it names any.
 pub fn check<S: AsRef<str>>(
@@ -41,7 +43,11 @@ pub fn check<S: AsRef<str>>(
     if found.is_empty() {
         return Ok(());
     }
-    let mut catalogue = catalogue(found.iter().map(|(_, spec)| *spec), view)?;
+    let classes = classes_of(found.iter().map(|(_, spec)| *spec));
+    if classes.len() > MOST_CLASSES {
+        return Ok(());
+    }
+    let mut catalogue = catalogue(&classes, view)?;
     let steps = Steps::new(TURN);
     let mut asked = BTreeSet::new();
     let mut is_all_known = pod.spec.resource_claims.len() == found.len();
@@ -105,13 +111,17 @@ fn lookup_of<S: AsRef<str>>(claim: &PodResourceClaim<S>, namespace: &str) -> Opt
     }
 }
 
-/// All that is known of devices, and of the classes that these claims name.
-fn catalogue<'s>(specs: impl Iterator<Item = &'s ClaimSpec>, view: View<'_>) -> Result<Catalogue, Stop> {
-    let mut catalogue = view.knowledge.catalogue();
+/// The classes that these claims name.
+fn classes_of<'s>(specs: impl Iterator<Item = &'s ClaimSpec>) -> BTreeSet<&'s str> {
     let requests = specs.flat_map(|spec| &spec.devices.requests);
     let forms = requests.flat_map(|request| request.exactly.iter().chain(&request.first_available));
-    let names: BTreeSet<_> = forms.map(|form| &*form.device_class_name).collect();
-    for name in names {
+    forms.map(|form| &*form.device_class_name).collect()
+}
+
+/// All that is known of devices, and of these classes.
+fn catalogue(classes: &BTreeSet<&str>, view: View<'_>) -> Result<Catalogue, Stop> {
+    let mut catalogue = view.knowledge.catalogue();
+    for name in classes {
         if let Some(class) = view.class(name)? {
             catalogue.add_class(class.clone());
         }
