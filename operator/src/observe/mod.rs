@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::bounds::told;
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::keys::CARD_REQUEST;
-use crds::bounds::told;
 use crds::observed::{Guarded, Namespace, Observed, Unreadable};
 use crds::volcano::{PodGroup, Queue, WatchedGroup};
 use engine::Observation;

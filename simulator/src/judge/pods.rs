@@ -56,6 +56,8 @@ pub struct Said {
     pub born: [String; 2],
     /// The Job that made it.
     pub job: Option<String>,
+    /// The UID of what made it.
+    pub controller: Option<String>,
 }
 
 impl Deref for Pod {
@@ -125,6 +127,9 @@ impl Pod {
             job: list(&object["metadata"]["ownerReferences"])
                 .find(|owner| owner["controller"] == true && owner["kind"] == "Job")
                 .map(|owner| text(&owner["name"])),
+            controller: list(&object["metadata"]["ownerReferences"])
+                .find(|owner| owner["controller"] == true)
+                .map(|owner| text(&owner["uid"])),
         }))
     }
 }
@@ -180,6 +185,17 @@ impl Said {
         self.is_reachable()
             && ([QUEUE_NAME, GROUP_NAME, CARD_NAME].iter().any(names)
                 || shares.iter().any(|share| self.asks(share) > 0))
+    }
+
+    /// Whether Volcano's controllers have given it its group when it was there already, and it says nothing else of Cardgate.
+    pub fn joined_later(&self) -> bool {
+        let [_, uid] = &self.born;
+        let group = format!("podgroup-{}", self.controller.as_ref().unwrap_or(uid));
+        self.annotations.get(GROUP_NAME) == Some(&group)
+            && [QUEUE_NAME, CARD_NAME]
+                .iter()
+                .all(|key| !self.annotations.contains_key(*key))
+            && [MGPU_CORE, MGPU_MEMORY].iter().all(|share| self.asks(share) == 0)
     }
 
     /// Where it is, or where it will be alone.

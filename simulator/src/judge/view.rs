@@ -290,12 +290,28 @@ impl View {
     }
 
     /// Whether a pod holds anything: it does not while a gate holds it, anybody's, when it is over, and when it is gone but for its
-    /// name; nor by claims where it is deleted before it has a node.
+    /// name; nor by claims where it is deleted before it has a node; nor before it has one where nobody has let it in.
     pub fn holds(&self, pod: &Pod) -> bool {
         let is_gone = pod.is_gone(self.configuration.terminating, self.now) || pod.never_runs() && pod.claimed.open;
         let mut gates = pod.spec["schedulingGates"].as_array().into_iter().flatten();
         let is_gated = gates.any(|gate| gate["name"] != GATE);
-        !(pod.is_held || is_gated || pod.is_over || is_gone)
+        !(pod.is_held || is_gated || pod.is_over || is_gone || self.waits_for_volcano(pod))
+    }
+
+    /// Whether a pod without claims came into its group when it was there already, by Volcano's controllers, was held by nobody, and has no
+    /// node yet.
+    fn waits_for_volcano(&self, pod: &Pod) -> bool {
+        let names_claims = pod.spec["resourceClaims"]
+            .as_array()
+            .is_some_and(|claims| !claims.is_empty());
+        let names_queue = || self.queue_of_namespace(&pod.key.namespace).is_some();
+        let is_held_for_cards =
+            || self.asks_for_cards(pod) && (self.configuration.unqueued == "charge" || names_queue());
+        pod.node.is_none()
+            && pod.joined_later()
+            && !Self::is_under_cross_quota(pod)
+            && !(names_claims || pod.claimed.provided)
+            && !is_held_for_cards()
     }
 
     /// What a pod is charged for; none while it is held, when it is over, when it is gone but for its name, or where it is

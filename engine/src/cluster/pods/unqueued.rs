@@ -13,7 +13,7 @@ use crate::task::Task;
 
 impl Cluster {
     /// Charges those pods of the namespaces that are `concerned` which name neither queue nor card and ask for cards, as they would be
-    /// charged were they seen for the first time. What a gate holds is seen again when that goes.
+    /// charged were they seen for the first time, and counts anew whom nobody has let in. What a gate holds is seen again when that goes.
     pub(in crate::cluster) fn charge_unqueued(&mut self, concerned: impl Fn(&str) -> bool, now: Timestamp) {
         let charges_all = self.configuration.cardgate.unqueued_cards == UnqueuedCards::Charge;
         let found = self.pods_by_id().filter_map(|(id, pod)| {
@@ -27,6 +27,8 @@ impl Cluster {
         for id in found.collect::<Vec<_>>() {
             self.charge_unqueued_pod(id, now);
         }
+        // Whether the door has a reason to hold them depends on the same.
+        self.recharge(now, |pod| pod.joined_later && concerned(&pod.namespace));
     }
 
     /// Charges nobody any more for those pods that were charged for want of any queue, where such are only counted now.
