@@ -93,6 +93,12 @@ impl Claiming {
 }
 
 impl Cluster {
+    /// Whether a pod names claims.
+    pub(super) fn names_claims(&self, pod: &Pod) -> bool {
+        let claiming = self.claimed.pods.get(&pod.uid);
+        claiming.is_some_and(|claiming| !claiming.named.is_empty())
+    }
+
     /// Whether a pod names a claim to which nothing is allocated: what it comes to is anything that somebody writes.
     pub(super) fn names_open_claims(&self, pod: &Pod) -> bool {
         let is_allocated = |named: &Named| {

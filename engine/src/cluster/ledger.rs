@@ -43,9 +43,7 @@ impl Cluster {
         let holds = match pod.stage {
             Stage::Waiting | Stage::Blocked => false,
             // Of claims, somebody must be charged who names them.
-            Stage::Unbound { .. } => {
-                pod.task.claimed.is_some() || pod.claims_other_devices || !self.is_let_in_by_nobody(pod)
-            }
+            Stage::Unbound { .. } => !self.is_let_in_by_nobody(pod) || self.names_claims(pod),
             Stage::Admitting { .. } | Stage::Bound => true,
         };
         let never_runs = pod.deleted.is_some() && matches!(pod.stage, Stage::Unbound { .. });

@@ -310,7 +310,7 @@ impl View {
         pod.node.is_none()
             && pod.joined_later()
             && !Self::is_under_cross_quota(pod)
-            && !(names_claims || pod.claimed.provided)
+            && !names_claims
             && !is_held_for_cards()
     }
 
