@@ -37,8 +37,8 @@ thread_local! {
     static SYSTEM: actix_web::rt::SystemRunner = System::new();
 }
 
-/// Sends a body, to a cluster of its own, and checks the answer.
-fn send(body: &str) {
+/// Sends a body, to a cluster of its own, and checks the answer, of which this is the status.
+fn send(body: &str) -> u16 {
     SYSTEM.with(|system| {
         system.block_on(async {
             let (inquiries, asked) = channel();
@@ -61,8 +61,9 @@ fn send(body: &str) {
             // A mind that fell would not be there any more.
             assert!(!mind.is_finished(), "{body}");
             mind.abort();
-        });
-    });
+            status
+        })
+    })
 }
 
 fn is_told(text: &str) -> bool {
@@ -143,5 +144,19 @@ fn reviewed() {
     bolero::check!()
         .with_iterations(CASES)
         .with_generator(Bodies::near(questions))
-        .for_each(|body| within(LIMIT, format_args!("a body of {} bytes", body.len()), || send(body)));
+        .for_each(|body| {
+            within(LIMIT, format_args!("a body of {} bytes", body.len()), || send(body));
+        });
+}
+
+/// Each takes up to a kilobyte when it is read, wherever in the manifest it stands.
+#[test]
+fn what_holds_too_many_values_is_not_read() {
+    let status = |values: usize| {
+        let mut question = questions().swap_remove(0);
+        question["request"]["object"]["spec"]["manifest"]["unknown"] = json!(vec![json!({"a": 0}); values]);
+        send(&question.to_string())
+    };
+    assert_eq!(status(10_000), 200);
+    assert_eq!(status(20_000), 413);
 }
