@@ -10,8 +10,9 @@ use crds::pod_request::pod_request;
 use crate::stop::Stop;
 use crate::view::{Lookup, View};
 
-/// Whether `CrossQuota` decides where the pod that this user creates goes. `asked_for_this` says that the API server can have
-/// shown the pod for this reason alone: then it has seen the namespace's label, though the watch may not have yet.
+/// Whether `CrossQuota` decides where the pod that this user creates goes. `asked_for_this` says that the API server has
+/// shown the pod for this reason, unless for the label of a queue by hand: then it has seen the namespace's label, though the watch may not
+/// have yet.
 pub fn decides(
     pod: &Pod<Text<'_>>,
     user: &str,

@@ -9,7 +9,7 @@ use actix_web::http::header::{CONTENT_TYPE, ContentType};
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use programs::diagnostics::Diagnostics;
-use programs::ports::body::{self, Body, BodyError, Limits, Room};
+use programs::ports::body::{self, Body, BodyError, Limits, Room, Values};
 use programs::ports::connections;
 use programs::ports::refusals::Reason;
 use thiserror::Error;
@@ -27,15 +27,17 @@ pub const MAX_BODY: usize = 8 * 1024 * 1024;
 const BODY: Limits = Limits {
     longest: MAX_BODY,
     time: Duration::from_secs(4),
-    values: MAX_VALUES,
-    // A claim of a pod takes 72 bytes, and twice as much while their list grows.
-    room_of_value: 192,
+    values: Some(Values {
+        most: MAX_VALUES,
+        // A toleration takes so much, and twice that while their list grows; each counts twice.
+        room: 96,
+    }),
 };
-/// Values in a body. The largest objects that API servers store have some hundred thousand.
-pub const MAX_VALUES: usize = 256 * 1024;
+/// Values in a body. A Volcano Job with as many tasks as may be has some ten thousand, and an update of it twice as many.
+pub const MAX_VALUES: usize = 128 * 1024;
 /// What all bodies may take at once, arriving or being answered, with what is read of them: with all connections, half of the memory
 /// that the Deployment allows.
-pub const BODIES: usize = 64 * 1024 * 1024;
+pub const BODIES: usize = 96 * 1024 * 1024;
 /// The name of the reviews' port in metrics.
 pub const PORT: &str = "https";
 /// The only content type of reviews.

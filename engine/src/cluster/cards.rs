@@ -319,6 +319,8 @@ impl Cluster {
                 pod.task.alternatives.iter().any(|alternative| alternative.has(id))
                     || has(pod.assigned.as_ref())
                     || is_charged(pod)
+                    // Whether the door holds it depends on whether what it requests is a card.
+                    || pod.joined_later
             });
         }
     }

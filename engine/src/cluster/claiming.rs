@@ -93,10 +93,16 @@ impl Claiming {
 }
 
 impl Cluster {
-    /// Whether a pod names claims.
-    pub(super) fn names_claims(&self, pod: &Pod) -> bool {
+    /// Whether devices are allocated to a claim that a pod pays for: of one that several may name, one of them does.
+    pub(super) fn pays_for_devices(&self, pod: &Pod) -> bool {
+        let devices = &self.claimed.devices;
+        let pays = |named: &Named| {
+            let key = named.claim.clone().map(|claim| ((&*pod.namespace).into(), claim));
+            let paid = |key: &ClaimKey| !named.shared || devices.payer_of(key) == Some(&pod.uid);
+            key.is_some_and(|key| paid(&key) && devices.is_allocated(&key))
+        };
         let claiming = self.claimed.pods.get(&pod.uid);
-        claiming.is_some_and(|claiming| !claiming.named.is_empty())
+        claiming.is_some_and(|claiming| claiming.named.iter().any(pays))
     }
 
     /// Whether a pod names a claim to which nothing is allocated: what it comes to is anything that somebody writes.

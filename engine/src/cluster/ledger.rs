@@ -38,12 +38,11 @@ pub(super) struct Marks<'p> {
 impl Cluster {
     /// What a pod holds at its stage: nothing while it waits, and nothing once its deletion has taken too long. One that is deleted before it
     /// has a node will run nowhere: where it names claims to which nothing is allocated, it holds nothing from then on. And whom nobody has let
-    /// in holds nothing before it has a node: it has waited for no quota, and may never run.
+    /// in holds nothing before it has a node, or devices that it pays for: it has waited for no quota, and may never run.
     pub(super) fn charge_for(&self, pod: &Pod, now: Timestamp) -> Option<Charge> {
         let holds = match pod.stage {
             Stage::Waiting | Stage::Blocked => false,
-            // Of claims, somebody must be charged who names them.
-            Stage::Unbound { .. } => !self.is_let_in_by_nobody(pod) || self.names_claims(pod),
+            Stage::Unbound { .. } => !self.is_let_in_by_nobody(pod) || self.pays_for_devices(pod),
             Stage::Admitting { .. } | Stage::Bound => true,
         };
         let never_runs = pod.deleted.is_some() && matches!(pod.stage, Stage::Unbound { .. });

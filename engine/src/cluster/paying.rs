@@ -19,7 +19,7 @@ pub(super) enum Standing {
     In,
     /// It waits, or no queue is charged for it.
     Waits,
-    /// It was let in, and its quota was given back before it was gone.
+    /// It was let in, and its quota was given back before it was gone; or nobody let it in, and it has no node.
     Lapsed,
 }
 

@@ -155,6 +155,8 @@ pub struct Pod {
     /// Whether it came to belong to its group when it was there already, and names nothing else: the door had no reason to hold it but what
     /// it asks for.
     pub joined_later: bool,
+    /// Whether Cardgate's gate was seen on it.
+    pub was_held: bool,
     /// Whether it has any annotation.
     pub has_annotations: bool,
     /// Whether it claims devices which are no cards, or of which that is not known: no queue is charged for them.
@@ -209,6 +211,7 @@ impl Pod {
             reachable: _,
             charged_for_cards: _,
             joined_later: _,
+            was_held: _,
             told: _,
             epoch: _,
         } = self;

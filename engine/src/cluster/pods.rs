@@ -64,7 +64,6 @@ impl Cluster {
         if charged_for_cards {
             (reading.managed, reading.in_no_queue) = (true, false);
         }
-        let joined_later = reading.names_group_alone && reading.has_group_made_for_it(&uid);
         let node_name = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
         // Nobody who is being deleted is placed any more.
         if node_name.is_some() || pod.metadata.deletion_timestamp.is_some() {
@@ -80,6 +79,8 @@ impl Cluster {
         let only_node = self.only_node_of(&reading).filter(|_| bound_to.is_none());
         let (group, task_spec, job) = self.workloads_of(&reading, &pod.metadata, &namespace);
         let old = known.and_then(|id| self.pod(id));
+        let was_held = pod.spec.has_gate(GATE) || old.is_some_and(|old| old.was_held);
+        let joined_later = reading.names_group_alone && reading.has_group_made_for_it(&uid) && !was_held;
         let (assigned, let_in) = (self.assigned_of(&reading, old), self.let_in_set(&reading));
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
         let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
@@ -114,6 +115,7 @@ impl Cluster {
             reachable: reading.reachable,
             charged_for_cards,
             joined_later,
+            was_held,
             has_annotations: !pod.metadata.annotations.is_empty(),
             claims_other_devices: !named.is_empty() && !reading.task.claims_cards(),
             other_gates: reading.other_gates.take(),
@@ -125,6 +127,10 @@ impl Cluster {
             task: reading.task.clone(),
         };
         new.charge = self.charge_for(&new, now);
+        // Nor does it keep room on the node that it says it wants.
+        new.room = new
+            .room
+            .filter(|_| new.charge.is_some() || new.queue.is_none() || bound_to.is_some());
         let (got_others, was_in) = (let_in_for_others(&new, old), old.is_some_and(Pod::is_in));
         let bound_now = stage == Stage::Bound && old.is_none_or(|old| old.stage != Stage::Bound);
         if is_wrongly_shown_as_waiting(&new, old) {

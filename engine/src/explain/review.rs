@@ -152,6 +152,9 @@ fn of_pod(cluster: &Cluster, namespace: &str, id: PodId, now: Timestamp) -> Card
         (Stage::Unbound { .. }, _) if pod.queue.is_none() => {
             return let_in("names neither queue nor card: Cardgate does not hold it");
         }
+        (Stage::Unbound { .. }, _) if pod.charge.is_none() && cluster.is_let_in_by_nobody(pod) => {
+            return let_in("is held by nobody, and waits for its scheduler: it is charged once it has a node");
+        }
         (Stage::Unbound { .. }, _) => return let_in("is let in, and waits for the scheduler to choose its node"),
         (Stage::Admitting { .. }, _) => return let_in("is being let in at this moment"),
         (Stage::Blocked, _) => return blocked(cluster, id, pod, queue),

@@ -38,8 +38,7 @@ const BODY: Limits = Limits {
     longest: 96 << 20,
     time: Duration::from_secs(4),
     // Schedulers alone get so far, and nodes in full have as many as they have.
-    values: usize::MAX,
-    room_of_value: 0,
+    values: None,
 };
 /// What all bodies may take at once: two of five thousand nodes, arriving or being read. Answers that hold nodes in full are as
 /// long again.

@@ -1,5 +1,5 @@
 //! Questions that wait for the mind, those about each namespace in a lane of their own, and in each lane person by person: whoever asks
-//! without end, or what takes long, waits behind themselves, and however many people ask about one namespace, they keep no other waiting.
+//! without end about one, or what takes long, waits behind themselves, and however many people ask about it, they keep no other waiting.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -19,7 +19,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use crds::bounds::told;
 use crds::card_review::CardReviewStatus;
 use engine::explain::{Asked, Unknown};
-use programs::ports::body::{self, BodyError, Limits, Room};
+use programs::ports::body::{self, BodyError, Limits, Room, Values};
 use programs::ports::connections;
 use programs::ports::refusals::{Reason, Refusals};
 use programs::ports::server::{ListenError, Port};
@@ -39,8 +39,10 @@ const BODY: Limits = Limits {
     time: Duration::from_secs(2),
     // Of a manifest all values are read, at up to a kilobyte each, one manifest at a time, and few of them are kept: a Volcano Job with as
     // many tasks as may be has some ten thousand.
-    values: 16 << 10,
-    room_of_value: 0,
+    values: Some(Values {
+        most: 32 << 10,
+        room: 0,
+    }),
 };
 /// What all bodies may take at once.
 const BODIES: usize = 24 << 20;

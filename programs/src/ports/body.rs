@@ -85,10 +85,17 @@ pub struct Limits {
     pub longest: usize,
     /// From the headers to the last byte.
     pub time: Duration,
-    /// How many values it may hold, as JSON.
-    pub values: usize,
+    /// What it may hold as JSON, where that is bounded.
+    pub values: Option<Values>,
+}
+
+/// How many values a body may hold, each counted once or twice: as one that opens an object or a list, and as one that another comes before.
+#[derive(Debug, Clone, Copy)]
+pub struct Values {
+    /// So many at most.
+    pub most: usize,
     /// What one of them takes when it is read, in bytes, whatever it took as JSON: so much room the body takes besides its length.
-    pub room_of_value: usize,
+    pub room: usize,
 }
 
 /// The room that all bodies of a port share.
@@ -164,6 +171,11 @@ impl Place {
         let mut state = self.room.state();
         let own = state.arriving.get(&self.number).ok_or(BodyError::Crowded)?;
         let more = bytes.saturating_sub(own.held);
+        let older = state.arriving.range(..self.number).map(|(_, body)| body.held);
+        if state.free + older.sum::<usize>() < more {
+            // Nobody is given up in vain.
+            return Err(BodyError::Crowded);
+        }
         while state.free < more {
             match state.arriving.first_entry() {
                 Some(oldest) if *oldest.key() != self.number => {
@@ -237,19 +249,24 @@ pub async fn read(
             bytes.map_err(|_| BodyError::Slow(limits.time))??
         }
     };
-    let values = values(&bytes);
-    if values > limits.values {
-        return Err(BodyError::TooMany(limits.values));
+    if let Some(Values { most, room }) = limits.values {
+        let values = values(&bytes);
+        if values > most {
+            return Err(BodyError::TooMany(most));
+        }
+        place.hold_besides(values * room)?;
     }
-    place.hold_besides(values * limits.room_of_value)?;
     place.arrive()?;
     Ok(Body { bytes, _place: place })
 }
 
-/// How many values there are at most but the first: each other one of an object or list comes after a comma.
-#[expect(clippy::naive_bytecount, reason = "it takes a microsecond of what most bodies are")]
+/// How many values there are, but the first that is neither object nor list: each comes after a comma, or after what opens that in which it is.
+#[expect(
+    clippy::naive_bytecount,
+    reason = "it takes microseconds, of all but the longest bodies"
+)]
 fn values(body: &[u8]) -> usize {
-    body.iter().filter(|byte| **byte == b',').count()
+    body.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
 }
 
 async fn collect(

@@ -298,19 +298,19 @@ impl View {
         !(pod.is_held || is_gated || pod.is_over || is_gone || self.waits_for_volcano(pod))
     }
 
-    /// Whether a pod without claims came into its group when it was there already, by Volcano's controllers, was held by nobody, and has no
-    /// node yet.
+    /// Whether a pod came into its group when it was there already, by Volcano's controllers, was held by nobody, and has neither a node yet
+    /// nor devices that it pays for.
     fn waits_for_volcano(&self, pod: &Pod) -> bool {
-        let names_claims = pod.spec["resourceClaims"]
-            .as_array()
-            .is_some_and(|claims| !claims.is_empty());
+        let claims = pod.spec["resourceClaims"].as_array();
+        let names_claims = claims.is_some_and(|claims| !claims.is_empty());
+        let has_devices = names_claims && !pod.claimed.open && !pod.claimed.paid_by_another;
         let names_queue = || self.queue_of_namespace(&pod.key.namespace).is_some();
         let is_held_for_cards =
             || self.asks_for_cards(pod) && (self.configuration.unqueued == "charge" || names_queue());
         pod.node.is_none()
             && pod.joined_later()
             && !Self::is_under_cross_quota(pod)
-            && !names_claims
+            && !has_devices
             && !is_held_for_cards()
     }
 

@@ -147,6 +147,7 @@ impl Cluster {
             reachable: true,
             charged_for_cards: false,
             joined_later: false,
+            was_held: false,
             has_annotations: true,
             claims_other_devices: false,
             other_gates: None,

@@ -149,3 +149,45 @@ fn whom_nobody_has_let_in_is_counted_where_its_namespace_comes_to_name_a_queue()
     world.namespace("team", &[], None);
     assert_eq!(world.admit_names(), ["waits"]);
 }
+
+/// Nor is it, where the claim that it names is not there, or has no devices.
+#[test]
+fn whom_nobody_has_let_in_holds_nothing_by_a_claim_without_devices() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A", 8));
+    world.queue(&queue("team-a").capability("cpu", "4"));
+    world.group(&group("podgroup-large", 1));
+    let claims = serde_json::json!([{"name": "gpu", "resourceClaimName": "nothing"}]);
+    let large = bare_pod("large").requests("cpu", "100").of("podgroup-large");
+    world.pod(&large.set(["spec", "resourceClaims"], claims));
+    world.pod(&pod("first").queue("team-a").requests("cpu", "1"));
+    assert_eq!(world.admit_names(), ["first"]);
+}
+
+/// Nor does it keep room on a node.
+#[test]
+fn whom_nobody_has_let_in_keeps_no_room_on_the_node_that_it_wants() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A", 8));
+    world.queue(&queue("team-a").quota(r#"{"A": 8}"#));
+    world.group(&group("podgroup-large", 1));
+    let large = bare_pod("large").requests(GPU, "8").of("podgroup-large");
+    world.pod(&large.pinned_to("n1"));
+    world.pod(&pod("first").asks("A", 8));
+    assert_eq!(world.admit_names(), ["first"]);
+}
+
+/// Who had the gate has waited for quota, whoever gave it its group.
+#[test]
+fn who_was_held_is_charged_from_when_it_is_let_in() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A", 8));
+    world.queue(&queue("team-a").capability("cpu", "4"));
+    world.group(&group("podgroup-large", 1));
+    let large = |pod: Object| pod.requests("cpu", "4").of("podgroup-large");
+    world.pod(&large(bare_pod("large").gates(&[crds::keys::GATE])));
+    world.pod(&pod("later").queue("team-a").requests("cpu", "1").created(5));
+    assert_eq!(world.admit_names(), ["large"]);
+    world.pod(&large(bare_pod("large")));
+    assert_eq!(world.admit(), []);
+}

@@ -11,9 +11,10 @@ use super::*;
 const LIMITS: Limits = Limits {
     longest: 1000,
     time: Duration::from_secs(4),
-    values: 8,
-    room_of_value: 10,
+    values: Some(VALUES),
 };
+
+const VALUES: Values = Values { most: 8, room: 10 };
 
 type Pieces = UnboundedSender<Result<Bytes, PayloadError>>;
 
@@ -65,24 +66,27 @@ async fn a_body_is_what_its_pieces_say_and_keeps_its_room_until_it_is_answered()
 async fn what_is_read_of_a_body_takes_room_too() {
     let room = Room::new(1_000);
     let body = read(&room, whole(&[b"[1,2,3]"]), LIMITS).await.unwrap();
-    let held = 1_000 - room.free();
-    assert!(held >= body.len() + 2 * LIMITS.room_of_value, "{held}");
+    assert_eq!(1_000 - room.free(), body.len() + 3 * VALUES.room);
     drop(body);
     assert_eq!(room.free(), 1_000);
 
-    let full = Room::new(b"[1,2,3]".len() + LIMITS.room_of_value);
+    let full = Room::new(b"[1,2,3]".len() + 2 * VALUES.room);
     let refused = read(&full, whole(&[b"[1,2,3]"]), LIMITS).await.unwrap_err();
     assert!(matches!(refused, BodyError::Crowded), "{refused}");
-    let refused = read(&room, whole(&[b"[1,2,3,4,5,6,7,8,9,10]"]), LIMITS)
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (refused.status(), refused.reason()),
-        (StatusCode::PAYLOAD_TOO_LARGE, Some(Reason::TooLarge))
-    );
-    for room in [room, full] {
-        assert!(room.free() >= LIMITS.room_of_value, "it is given back");
+    for many in [
+        b"[1,2,3,4,5,6,7,8,9]" as &[u8],
+        b"[[[[[[[[[1]]]]]]]]]",
+        br#"{"":{"":{"":{"":[[[[[1]]]]]}}}}"#,
+    ] {
+        let refused = read(&room, whole(&[many]), LIMITS).await.unwrap_err();
+        assert!(matches!(refused, BodyError::TooMany(8)), "{refused}");
+        assert_eq!(
+            (refused.status(), refused.reason()),
+            (StatusCode::PAYLOAD_TOO_LARGE, Some(Reason::TooLarge))
+        );
     }
+    assert_eq!(room.free(), 1_000, "it is given back");
+    assert_eq!(full.free(), b"[1,2,3]".len() + 2 * VALUES.room);
 }
 
 #[tokio::test(start_paused = true)]
