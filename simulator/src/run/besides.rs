@@ -24,7 +24,7 @@ const EDITS: Kind = Kind {
 };
 /// A crowd comes.
 const CROWD: Kind = Kind {
-    stream: 0xc_0ad_ed00,
+    stream: 0xc0ad_ed00,
     worlds: 30,
     each: 2,
 };

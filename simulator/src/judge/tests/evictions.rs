@@ -220,7 +220,7 @@ fn who_never_preempts_is_found_to() {
     let mut history = history();
     pod(&mut history, "q-1", 10);
     history.change("user", &PODS, "q-1", |pod| {
-        pod["spec"]["preemptionPolicy"] = "Never".into()
+        pod["spec"]["preemptionPolicy"] = "Never".into();
     });
     evict(&mut history, "p-1", "q-1", 10);
     history.breaks(NEVER);

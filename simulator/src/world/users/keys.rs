@@ -32,7 +32,8 @@ pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
 fn with(text: &str, key: &str, value: &str) -> String {
     let others = text.lines().filter(|line| !line.starts_with(&format!("{key}:")));
     let own = format!("{key}: {value}");
-    others.chain([&*own]).map(|line| format!("{line}\n")).collect()
+    let lines: Vec<_> = others.chain([&*own]).collect();
+    lines.join("\n") + "\n"
 }
 
 fn own(data: &Value, key: &str, value: &str) -> Option<Value> {
