@@ -394,13 +394,22 @@ const REFUSALS: [Found; 7] = [
 ];
 
 /// Worlds in which users write on what is there.
-const EDITS: [Found; 1] = [(
-    70_040,
-    200,
-    4,
-    true,
-    "pods that nobody holds were preempted for ever, since their controller makes others",
-)];
+const EDITS: [Found; 2] = [
+    (
+        70_040,
+        200,
+        4,
+        true,
+        "pods that nobody holds were preempted for ever, since their controller makes others",
+    ),
+    (
+        94_023,
+        200,
+        4,
+        true,
+        "while the watch of nodes was silent, a label was written again as soon as it was written",
+    ),
+];
 
 /// Bugs that were planted.
 const PLANTED: [Found; 6] = [

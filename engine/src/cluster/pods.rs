@@ -61,9 +61,8 @@ impl Cluster {
         let is_said = self.keep_claimed(&mut reading, known);
         self.meet_resources();
         let charged_for_cards = self.asks_for_charged_cards(&reading, &namespace, known);
-        if charged_for_cards {
-            (reading.managed, reading.in_no_queue) = (true, false);
-        }
+        reading.managed |= charged_for_cards;
+        reading.in_no_queue &= !charged_for_cards;
         let node_name = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
         // Nobody who is being deleted is placed any more.
         if node_name.is_some() || pod.metadata.deletion_timestamp.is_some() {
@@ -80,7 +79,7 @@ impl Cluster {
         let (group, task_spec, job) = self.workloads_of(&reading, &pod.metadata, &namespace);
         let old = known.and_then(|id| self.pod(id));
         let was_held = pod.spec.has_gate(GATE) || old.is_some_and(|old| old.was_held);
-        let joined_later = reading.names_group_alone && reading.has_group_made_for_it(&uid) && !was_held;
+        let joined_later = !was_held && reading.names_group_alone && reading.has_group_made_for_it(&uid);
         let (assigned, let_in) = (self.assigned_of(&reading, old), self.let_in_set(&reading));
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
         let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
@@ -126,16 +125,11 @@ impl Cluster {
             uid: old.map_or_else(|| uid.into(), |old| Arc::clone(&old.uid)),
             task: reading.task.clone(),
         };
-        new.charge = self.charge_for(&new, now);
-        // Nor does it keep room on the node that it says it wants.
-        new.room = new
-            .room
-            .filter(|_| new.charge.is_some() || new.queue.is_none() || bound_to.is_some());
+        self.put_charge(&mut new, now);
         let (got_others, was_in) = (let_in_for_others(&new, old), old.is_some_and(Pod::is_in));
         let bound_now = stage == Stage::Bound && old.is_none_or(|old| old.stage != Stage::Bound);
-        if is_wrongly_shown_as_waiting(&new, old) {
-            self.changes.shown_as_waiting.push(Arc::clone(&new.uid));
-        }
+        let wrongly_shown = is_wrongly_shown_as_waiting(&new, old).then(|| Arc::clone(&new.uid));
+        self.changes.shown_as_waiting.extend(wrongly_shown);
         if let (Stage::Waiting | Stage::Admitting { .. }, Some(queue)) = (stage, queue) {
             new.waits = Some(self.waits(known, &new, queue, reading, now));
         }
@@ -153,6 +147,13 @@ impl Cluster {
             self.see_sharers_again(id, &named);
         }
         self.settle_payers(id);
+    }
+
+    /// Puts on a pod what it holds: quota, and room where it has any or is nobody's business.
+    fn put_charge(&self, pod: &mut Pod, now: Timestamp) {
+        pod.charge = self.charge_for(pod, now);
+        let has_room = pod.charge.is_some() || pod.queue.is_none() || pod.stage == Stage::Bound;
+        pod.room = pod.room.filter(|_| has_room);
     }
 
     /// The only node that a managed pod without gate can go to: it is pinned there, or has devices there.

@@ -26,12 +26,13 @@ const TRIES: u32 = 4;
 /// The pause after them where the last was answered by a mistake: an API server that always answers so is asked four times a minute.
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// How long a node is left alone whose label is refused: somebody's policy may refuse those of all nodes, for hours.
+/// How long a node is left alone whose label is refused: somebody's policy may refuse those of all nodes, for hours. And one whose label is
+/// written, or that is gone: the watch tells, and where it is silent nothing is written again and again meanwhile.
 const REST: Duration = Duration::from_mins(10);
 
 impl Actor {
-    /// Sets or removes labels of a node, each by whether it is to be there; when that is done, or can't be for now, an event says
-    /// so.
+    /// Sets or removes labels of a node, each by whether it is to be there; some time after that is done, or can't be for now, an event says
+    /// so: then it may be tried again, if they are still not as they should be.
     pub fn label_node(&self, node: Arc<str>, uid: Box<str>, labels: Vec<(String, bool)>) {
         let actor = self.clone();
         self.runtime.spawn(async move {
@@ -51,11 +52,16 @@ impl Actor {
         for tried in 1..=TRIES {
             let Err(failure) = self.try_to_label(node, uid, labels).await else {
                 tracing::info!(node, ?labels, "labelled");
+                sleep(REST).await;
                 return None;
             };
+            if failure.is_gone() {
+                sleep(REST).await;
+                return None;
+            }
             tracing::warn!(node, ?labels, reason = %failure, "not labelled, trying again");
             let is_mistaken = match failure {
-                failure if failure.is_gone() || failure.is_passing() => false,
+                failure if failure.is_passing() => false,
                 Failure::Api(status) if matches!(status.code, 400 | 403 | 422) => return Some(status),
                 failure => matches!(failure, Failure::Api(_)),
             };

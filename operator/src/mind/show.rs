@@ -293,6 +293,10 @@ impl Mind {
         for (id, labels) in self.cluster.device_labels_to_set() {
             wrong.entry(id).or_default().extend(labels);
         }
+        // Those that are seen to be right are looked at again whenever they are not.
+        let is_wrong =
+            |(node, _): &(Arc<str>, Box<str>)| self.cluster.node_named(node).is_some_and(|id| wrong.contains_key(&id));
+        self.labelling.retain(is_wrong);
         for (id, labels) in wrong {
             let node = self.cluster.node(id);
             if let Some(offer) = node.offer()

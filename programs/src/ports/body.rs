@@ -261,10 +261,6 @@ pub async fn read(
 }
 
 /// How many values there are, but the first that is neither object nor list: each comes after a comma, or after what opens that in which it is.
-#[expect(
-    clippy::naive_bytecount,
-    reason = "it takes microseconds, of all but the longest bodies"
-)]
 fn values(body: &[u8]) -> usize {
     body.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
 }

@@ -37,6 +37,18 @@ async fn a_label_that_fails_again_and_again_is_tried_some_times_a_minute() {
     assert_eq!(asked.load(Ordering::Relaxed), 4);
 }
 
+/// Found by the simulator (seed 94023): while the watch of nodes was silent, a label was written again as soon as it was written.
+#[tokio::test(start_paused = true)]
+async fn a_label_that_is_written_or_whose_node_is_gone_is_left_to_the_watch() {
+    for code in [200, 404] {
+        let begin = tokio::time::Instant::now();
+        let (mut heard, asked) = label(code);
+        assert!(matches!(heard.recv().await, Some(Event::NodeLabelled(..))));
+        assert!(begin.elapsed() >= REST);
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "{code}");
+    }
+}
+
 /// It was written again at once, for ever: 22 times a second for 40 nodes.
 #[tokio::test(start_paused = true)]
 async fn a_label_that_is_refused_is_told_and_left_alone_for_a_while() {
