@@ -7,7 +7,7 @@ mod inquiries;
 mod questions;
 mod show;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use engine::overview::Unaccounted;
 use engine::trail::Trail;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::{Mutex, Notify, mpsc, watch};
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::act::Actor;
@@ -63,6 +64,9 @@ pub struct Outlets {
     pub readiness: Arc<Readiness>,
 }
 
+/// Labels of a node, each by whether it is to be there, and what writes them.
+type Labelling = (Vec<(String, bool)>, AbortHandle);
+
 /// Hears, decides, and hands out.
 pub struct Mind {
     cluster: Cluster,
@@ -75,8 +79,9 @@ pub struct Mind {
     under_way: usize,
     /// Questions of schedulers that wait for an answer.
     questions: Vec<Pending>,
-    /// Nodes whose label is being written, by name and unique id: one that is made anew waits for no other.
-    labelling: BTreeSet<(Arc<str>, Box<str>)>,
+    /// The labels that are being written, or were a while ago, of nodes that are not seen to have them yet. By name and unique id: one that
+    /// is made anew waits for no other.
+    labelling: BTreeMap<(Arc<str>, Box<str>), Labelling>,
     /// What the policies inside the API server are to read.
     parameters: watch::Sender<Option<Arc<Parameters>>>,
     /// Whether the configuration has changed since that was told.
@@ -115,7 +120,7 @@ impl Mind {
             readiness,
             under_way: 0,
             questions: Vec::new(),
-            labelling: BTreeSet::new(),
+            labelling: BTreeMap::new(),
             parameters,
             reconfigured: true,
             pods_wanted: Arc::default(),

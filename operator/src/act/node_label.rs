@@ -13,6 +13,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::core::Status;
 use serde_json::json;
+use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::tries::{FIRST_WAIT, LONGEST_WAIT};
@@ -32,10 +33,10 @@ const REST: Duration = Duration::from_mins(10);
 
 impl Actor {
     /// Sets or removes labels of a node, each by whether it is to be there; some time after that is done, or can't be for now, an event says
-    /// so: then it may be tried again, if they are still not as they should be.
-    pub fn label_node(&self, node: Arc<str>, uid: Box<str>, labels: Vec<(String, bool)>) {
+    /// so: then it may be tried again, if they are still not as they should be. What is returned ends it before.
+    pub fn label_node(&self, node: Arc<str>, uid: Box<str>, labels: Vec<(String, bool)>) -> AbortHandle {
         let actor = self.clone();
-        self.runtime.spawn(async move {
+        let writing = self.runtime.spawn(async move {
             if let Some(refusal) = actor.keep_labelling(&node, &uid, &labels).await {
                 let (node, uid, why) = (Arc::clone(&node), uid.clone(), refusal.message);
                 // The mind is gone only when the program ends.
@@ -44,6 +45,7 @@ impl Actor {
             }
             let _ = actor.events.send(Event::NodeLabelled(node, uid)).await;
         });
+        writing.abort_handle()
     }
 
     /// Writes the labels, with some tries; what the API server says where it refuses them.
@@ -55,7 +57,8 @@ impl Actor {
                 sleep(REST).await;
                 return None;
             };
-            if failure.is_gone() {
+            if matches!(&failure, Failure::Api(status) if status.code == 404) {
+                tracing::info!(node, "gone before it was labelled");
                 sleep(REST).await;
                 return None;
             }

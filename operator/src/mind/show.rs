@@ -1,6 +1,7 @@
 //! What the mind shows: what has changed, why pods wait, and what was done to them.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -293,17 +294,24 @@ impl Mind {
         for (id, labels) in self.cluster.device_labels_to_set() {
             wrong.entry(id).or_default().extend(labels);
         }
-        // Those that are seen to be right are looked at again whenever they are not.
-        let is_wrong =
-            |(node, _): &(Arc<str>, Box<str>)| self.cluster.node_named(node).is_some_and(|id| wrong.contains_key(&id));
-        self.labelling.retain(is_wrong);
+        // Those that are seen to be right, or to need others, are looked at again at once, and nobody writes what was wanted before.
+        self.labelling.retain(|(node, _), (labels, writing)| {
+            let wanted = self.cluster.node_named(node).and_then(|id| wrong.get(&id));
+            let is_wanted = wanted == Some(labels);
+            if !is_wanted {
+                writing.abort();
+            }
+            is_wanted
+        });
         for (id, labels) in wrong {
             let node = self.cluster.node(id);
-            if let Some(offer) = node.offer()
-                && self.labelling.insert((Arc::clone(&node.name), offer.uid.clone()))
-            {
-                self.actor.label_node(Arc::clone(&node.name), offer.uid.clone(), labels);
-            }
+            let Some(offer) = node.offer() else { continue };
+            let (node, uid) = (Arc::clone(&node.name), offer.uid.clone());
+            let Entry::Vacant(free) = self.labelling.entry((Arc::clone(&node), uid.clone())) else {
+                continue;
+            };
+            let writing = self.actor.label_node(node, uid, labels.clone());
+            free.insert((labels, writing));
         }
     }
 

@@ -27,6 +27,14 @@ fn label(code: u16) -> (mpsc::Receiver<Event>, Arc<AtomicUsize>) {
     (heard, asked)
 }
 
+/// Others write on the node, too.
+#[tokio::test(start_paused = true)]
+async fn a_label_that_collides_with_other_writes_is_tried_again() {
+    let (mut heard, asked) = label(409);
+    assert!(matches!(heard.recv().await, Some(Event::NodeLabelled(..))));
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
+}
+
 /// What fails for the moment, on every try, is left to the mind: a minute later.
 #[tokio::test(start_paused = true)]
 async fn a_label_that_fails_again_and_again_is_tried_some_times_a_minute() {
