@@ -7,6 +7,7 @@ mod hierarchy;
 mod job_mode;
 mod nodes;
 mod order;
+mod preempt;
 mod properties;
 mod reclaim;
 mod reclaim_dimensions;

@@ -1,4 +1,4 @@
-//! Reclaim and preempt on whole clusters (docs/rules.md, **Queues**).
+//! Reclaim on whole clusters (docs/rules.md, **Queues**).
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::{Action, Eviction};
 
 use super::{plain, worker, workers};
-use crate::world::{Object, World, bare_pod, capacity, group, node, pod, queue, queue_plugin};
+use crate::world::{Object, World, capacity, node, pod, queue, queue_plugin};
 
 pub(super) const RECLAIM: &str = "enqueue, allocate, backfill, reclaim";
-const BORROW: &str = "guaranteeThreshold: 100";
+pub(super) const BORROW: &str = "guaranteeThreshold: 100";
 
 /// A cluster of one node with 8 cards, of which two queues deserve 4 each, and the first borrows all.
 fn borrowed(arguments: &str) -> World {
@@ -24,12 +24,12 @@ fn borrowed(arguments: &str) -> World {
     world
 }
 
-fn worker_a(index: usize) -> Object {
+pub(super) fn worker_a(index: usize) -> Object {
     worker("a", index)
 }
 
 /// Lets pods run that were let in.
-fn settle(world: &mut World, count: usize, pod: impl Fn(usize) -> Object) {
+pub(super) fn settle(world: &mut World, count: usize, pod: impl Fn(usize) -> Object) {
     world.pods((0..count).map(|index| pod(index).assigned("A").on("n1")));
 }
 
@@ -425,186 +425,4 @@ fn cards_are_taken_back_under_the_capacity_card_plugin_too() {
     settle(&mut world, 4, worker_a);
     workers(&mut world, "b", 3);
     assert_eq!(victims(&mut world).len(), 2);
-}
-
-#[test]
-fn preempt_replaces_lower_priorities_within_one_queue_and_within_what_it_deserves() {
-    let mut world = World::with(capacity("enqueue, allocate, preempt", BORROW));
-    world.node(&node("n1").cards("A", 8));
-    world.queue(&plain("a").quota(r#"{"A": 4}"#).deserved_cards(r#"{"A": 4}"#));
-    workers(&mut world, "a", 4);
-    assert_eq!(world.admit().len(), 4);
-    settle(&mut world, 4, worker_a);
-    world.pod(&pod("same").queue("a").asks("A", 1));
-    assert_eq!(victims(&mut world), [""; 0], "not of the same priority");
-    world.remove_pod("same");
-    // A priority class that only puts its pods first says so.
-    let never = pod("never").queue("a").asks("A", 1).priority(20);
-    world.pod(&never.set(["spec", "preemptionPolicy"], "Never"));
-    world.wait(5);
-    assert_eq!(victims(&mut world), [""; 0], "not for who preempts nobody");
-    world.remove_pod("never");
-    world.pod(&pod("urgent").queue("a").asks("A", 2).priority(10));
-    world.wait(5);
-    let [eviction] = &evictions(&mut world)[..] else {
-        panic!("one")
-    };
-    assert_eq!(eviction.victims.len(), 2);
-    assert_eq!(eviction.victims[0].reason.as_str(), "Preempted");
-    assert!(
-        eviction.victims[0]
-            .message
-            .contains("pod team/urgent of the same queue a, which has priority 10, more than 0"),
-        "{}",
-        eviction.victims[0].message
-    );
-    // Of another queue nothing is preempted; and what the queue may not keep is not preempted for.
-    let mut world = World::with(capacity("enqueue, allocate, preempt", BORROW));
-    world.node(&node("n1").cards("A", 4));
-    world.queue(&plain("a").deserved_cards(r#"{"A": 4}"#));
-    world.queue(&plain("b").deserved_cards(r#"{"A": 0}"#));
-    workers(&mut world, "a", 4);
-    assert_eq!(world.admit().len(), 4);
-    settle(&mut world, 4, worker_a);
-    world.pod(&pod("urgent").queue("b").asks("A", 1).priority(10));
-    assert_eq!(victims(&mut world), [""; 0]);
-}
-
-#[test]
-fn who_comes_within_its_guarantee_by_what_it_preempts_takes_nothing_from_others() {
-    let arguments = "guaranteeThreshold: 100";
-    let mut world = World::with(capacity("enqueue, allocate, preempt, reclaim", arguments));
-    world.node(&node("n1").cards("A", 3));
-    world.queue(&plain("a").deserved_cards(r#"{"A": 0}"#));
-    world.queue(&plain("b").guaranteed_cards(r#"{"A": 1}"#));
-    world.queue(&plain("c").deserved_cards(r#"{"A": 2}"#).guaranteed_cards(r#"{"A": 2}"#));
-    // Let in before the guarantees were given.
-    world.pod(&worker("a", 0).assigned("A").on("n1"));
-    world.pod(&worker("c", 0).assigned("A").on("n1"));
-    world.pod(&pod("urgent").queue("c").asks("A", 2).priority(1));
-    // With its own pod gone, the queue asks for no more than is kept for it: what the first queue borrows is not missing.
-    assert_eq!(victims(&mut world), ["c-0"]);
-}
-
-#[test]
-fn no_ping_pong_what_is_preempted_does_not_come_back_before_the_pod_that_it_made_room_for() {
-    let arguments = "cardUnlimitedCpuMemory: true, enableHierarchy: true, guaranteeThreshold: 100, reclaimInterval: 1";
-    let mut world = World::with(queue_plugin("capacity-card", "allocate, reclaim, preempt", arguments));
-    world.node(&node("n1").cards("A", 8));
-    world.queue(&plain("a").quota(r#"{"A": 4}"#).deserved_cards(r#"{"A": 4}"#));
-    workers(&mut world, "a", 4);
-    assert_eq!(world.admit().len(), 4);
-    settle(&mut world, 4, worker_a);
-    world.pod(&pod("urgent").queue("a").asks("A", 2).priority(1000));
-    let names = victims(&mut world);
-    assert_eq!(names.len(), 2);
-    // The one is gone and its successor there, while the other is still on its way out.
-    gone(&mut world, &names[..1]);
-    world.pod(&worker("a", 4));
-    assert_eq!(world.admit(), []);
-    assert_eq!(
-        world.notices().last().unwrap().message,
-        "queue a: A asked 1, used 3, quota 4, and what comes free is for pods of higher priority, for which others were evicted"
-    );
-    world.wait(5);
-    assert_eq!(world.admit(), []);
-    gone(&mut world, &names[1..]);
-    world.pod(&worker("a", 5));
-    assert_eq!(world.admit_names(), ["urgent"]);
-    // What is left then is anybody's again.
-    world.queue(&plain("a").quota(r#"{"A": 6}"#).deserved_cards(r#"{"A": 4}"#));
-    world.wait(5);
-    assert_eq!(world.admit(), []);
-    assert_eq!(world.admit_names(), ["a-4", "a-5"]);
-}
-
-#[test]
-fn a_gang_of_several_priorities_does_not_stand_back_for_itself() {
-    let arguments = "cardUnlimitedCpuMemory: true, guaranteeThreshold: 100, reclaimInterval: 1";
-    let mut world = World::with(queue_plugin("capacity-card", "allocate, preempt", arguments));
-    world.node(&node("n1").cards("A", 8));
-    world.queue(&plain("a").quota(r#"{"A": 4}"#).deserved_cards(r#"{"A": 4}"#));
-    workers(&mut world, "a", 4);
-    assert_eq!(world.admit().len(), 4);
-    settle(&mut world, 4, worker_a);
-    world.group(&group("g", 2).queue("a"));
-    world.pod(&pod("g-leader").of("g").queue("a").asks("A", 1).priority(100));
-    world.pod(&pod("g-helper").of("g").queue("a").asks("A", 1).priority(10));
-    world.pod(&pod("other").queue("a").asks("A", 1).priority(50));
-    let names = victims(&mut world);
-    assert_eq!(names.len(), 3);
-    let _ = world.notices();
-    // While they are on their way out, it stays the same who waits for what, however often that is looked at.
-    for _ in 0..4 {
-        world.wait(2);
-        assert_eq!(world.admit(), []);
-        assert_eq!(
-            world.notices().iter().map(|notice| &notice.message).collect::<Vec<_>>(),
-            Vec::<&String>::new()
-        );
-    }
-    gone(&mut world, &names);
-    assert_eq!(world.admit_names(), ["g-leader", "g-helper"]);
-    world.wait(2);
-    assert_eq!(world.admit(), []);
-    assert_eq!(world.admit_names(), ["other"]);
-}
-
-/// Found by the simulator (seed 70040): Volcano's controllers make a group for a pod that is there, and nobody holds it, nor who comes in its
-/// place: it would be evicted each minute, for ever.
-#[test]
-fn nobody_is_evicted_whose_controller_makes_another_at_once() {
-    for (group, controlled, is_evicted) in [
-        ("podgroup-web", true, false),
-        ("podgroup-other", true, true),
-        // Nobody makes another of this one.
-        ("podgroup-web-1", false, true),
-    ] {
-        let mut world = World::with(capacity("enqueue, allocate, preempt", BORROW));
-        world.node(&node("n1"));
-        world.queue(
-            &plain("default")
-                .capability("cpu", "4")
-                .set(["spec", "deserved"], serde_json::json!({"cpu": "4"})),
-        );
-        world.group(&crate::world::group(group, 1).set(["spec", "queue"], "default"));
-        let runs = bare_pod("web-1").requests("cpu", "4").on("n1");
-        let runs = if controlled {
-            runs.controlled_by("ReplicaSet", "web")
-        } else {
-            runs
-        };
-        world.pod(&runs.annotation("scheduling.k8s.io/group-name", group));
-        world.pod(&pod("urgent").queue("default").requests("cpu", "2").priority(10));
-        world.wait(5);
-        assert_eq!(!victims(&mut world).is_empty(), is_evicted, "{group}");
-    }
-}
-
-/// A tenant makes one pod of a gang in such a way: by that, none of its members would ever give anything back.
-#[test]
-fn a_gang_is_evicted_though_nobody_holds_one_of_it() {
-    let mut world = World::with(capacity("enqueue, allocate, preempt", BORROW));
-    world.node(&node("n1"));
-    world.queue(
-        &plain("default")
-            .capability("cpu", "4")
-            .set(["spec", "deserved"], serde_json::json!({"cpu": "4"})),
-    );
-    world.group(&group("podgroup-web", 2).set(["spec", "queue"], "default"));
-    let held = pod("held").queue("default").of("podgroup-web").requests("cpu", "3");
-    world.pod(&held.ungated().on("n1"));
-    let joined = bare_pod("web-1")
-        .requests("cpu", "1")
-        .controlled_by("ReplicaSet", "web");
-    world.pod(
-        &joined
-            .on("n1")
-            .annotation("scheduling.k8s.io/group-name", "podgroup-web"),
-    );
-    world.pod(&pod("urgent").queue("default").requests("cpu", "2").priority(10));
-    world.wait(5);
-    let mut evicted = victims(&mut world);
-    evicted.sort();
-    assert_eq!(evicted, ["held", "web-1"]);
 }

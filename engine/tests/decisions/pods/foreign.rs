@@ -1,7 +1,7 @@
 //! Pods that came to run without Cardgate.
 
 use super::*;
-use crate::world::{GPU, group};
+use crate::world::group;
 
 fn either(name: &str) -> Object {
     pod(name).asks("A|B", 1)
@@ -107,87 +107,4 @@ fn a_node_that_leaves_and_comes_back_still_has_its_pods() {
     world.node(&node("n1").cards("A", 8));
     world.pods([gpu("q"), gpu("r")]);
     assert_eq!(world.admit_names(), ["q"]);
-}
-
-/// Volcano's controllers give each pod that names their scheduler a group, and whose group it is, the pod says itself: without having waited
-/// for quota, and without ever running, it would keep all others of that queue waiting.
-#[test]
-fn whom_nobody_has_let_in_holds_nothing_before_it_has_a_node() {
-    let mut world = World::new();
-    world.node(&node("n1").cards("A", 8));
-    world.queue(&queue("team-a").capability("cpu", "4"));
-    world.group(&group("podgroup-large", 1));
-    let large = || bare_pod("large").requests("cpu", "100").of("podgroup-large");
-    let waiting = |name: &str| pod(name).queue("team-a").requests("cpu", "1");
-    world.pod(&large());
-    world.pod(&waiting("first"));
-    assert_eq!(world.admit_names(), ["first"]);
-    // Who runs is charged.
-    world.pod(&large().on("n1"));
-    world.pod(&waiting("second"));
-    assert_eq!(world.admit(), []);
-    world.remove_pod("large");
-    assert_eq!(world.admit_names(), ["second"]);
-    // Of a group that was made for another, it came with its group.
-    world.pod(&bare_pod("larger").requests("cpu", "100").of("podgroup-large"));
-    world.pod(&waiting("third"));
-    assert_eq!(world.admit(), []);
-}
-
-/// Whoever the door would have held for its cards is counted from then on.
-#[test]
-fn whom_nobody_has_let_in_is_counted_where_its_namespace_comes_to_name_a_queue() {
-    let mut world = World::new();
-    world.node(&node("n1").cards("A", 8));
-    world.queue(&queue("team-a").capability("cpu", "4"));
-    world.group(&group("podgroup-large", 1));
-    let large = bare_pod("large").requests("cpu", "4").requests(GPU, "1");
-    world.pod(&large.of("podgroup-large"));
-    world.namespace("team", &[], Some("team-a"));
-    world.pod(&pod("waits").queue("team-a").requests("cpu", "1"));
-    assert_eq!(world.admit(), []);
-    world.namespace("team", &[], None);
-    assert_eq!(world.admit_names(), ["waits"]);
-}
-
-/// Nor is it, where the claim that it names is not there, or has no devices.
-#[test]
-fn whom_nobody_has_let_in_holds_nothing_by_a_claim_without_devices() {
-    let mut world = World::new();
-    world.node(&node("n1").cards("A", 8));
-    world.queue(&queue("team-a").capability("cpu", "4"));
-    world.group(&group("podgroup-large", 1));
-    let claims = serde_json::json!([{"name": "gpu", "resourceClaimName": "nothing"}]);
-    let large = bare_pod("large").requests("cpu", "100").of("podgroup-large");
-    world.pod(&large.set(["spec", "resourceClaims"], claims));
-    world.pod(&pod("first").queue("team-a").requests("cpu", "1"));
-    assert_eq!(world.admit_names(), ["first"]);
-}
-
-/// Nor does it keep room on a node.
-#[test]
-fn whom_nobody_has_let_in_keeps_no_room_on_the_node_that_it_wants() {
-    let mut world = World::new();
-    world.node(&node("n1").cards("A", 8));
-    world.queue(&queue("team-a").quota(r#"{"A": 8}"#));
-    world.group(&group("podgroup-large", 1));
-    let large = bare_pod("large").requests(GPU, "8").of("podgroup-large");
-    world.pod(&large.pinned_to("n1"));
-    world.pod(&pod("first").asks("A", 8));
-    assert_eq!(world.admit_names(), ["first"]);
-}
-
-/// Who had the gate has waited for quota, whoever gave it its group.
-#[test]
-fn who_was_held_is_charged_from_when_it_is_let_in() {
-    let mut world = World::new();
-    world.node(&node("n1").cards("A", 8));
-    world.queue(&queue("team-a").capability("cpu", "4"));
-    world.group(&group("podgroup-large", 1));
-    let large = |pod: Object| pod.requests("cpu", "4").of("podgroup-large");
-    world.pod(&large(bare_pod("large").gates(&[crds::keys::GATE])));
-    world.pod(&pod("later").queue("team-a").requests("cpu", "1").created(5));
-    assert_eq!(world.admit_names(), ["large"]);
-    world.pod(&large(bare_pod("large")));
-    assert_eq!(world.admit(), []);
 }

@@ -9,6 +9,7 @@ mod notices;
 mod refused;
 mod reservations;
 mod restarts;
+mod unheld;
 
 use engine::cluster::Kind;
 use engine::cluster::pod::Stage;
