@@ -102,7 +102,10 @@ impl Cluster {
             key.is_some_and(|key| paid(&key) && devices.is_allocated(&key))
         };
         let claiming = self.claimed.pods.get(&pod.uid);
-        claiming.is_some_and(|claiming| claiming.named.iter().any(pays))
+        claiming.is_some_and(|claiming| {
+            let mut provided = claiming.provided.iter();
+            claiming.named.iter().any(pays) || provided.any(|key| devices.is_allocated(key))
+        })
     }
 
     /// Whether a pod names a claim to which nothing is allocated: what it comes to is anything that somebody writes.

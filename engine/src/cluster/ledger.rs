@@ -309,7 +309,7 @@ impl Cluster {
         let charge = self.charge_for(pod, now);
         let asked = self.charge(pod, pod.task.alternatives.first());
         self.update_pod(id, |pod| {
-            pod.charge = charge;
+            pod.put_charge(charge);
             if let Some(waits) = &mut pod.waits {
                 waits.asked = asked;
             }

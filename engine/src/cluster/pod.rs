@@ -236,6 +236,13 @@ impl Pod {
 const CREATION_RESOLUTION: SignedDuration = SignedDuration::from_secs(2);
 
 impl Pod {
+    /// Puts on a pod what it holds. One of a queue that holds nothing has no room either, unless it has its node.
+    pub(super) fn put_charge(&mut self, charge: Option<Charge>) {
+        self.charge = charge;
+        let has_room = self.charge.is_some() || self.queue.is_none() || self.stage == Stage::Bound;
+        self.room = self.room.filter(|_| has_room);
+    }
+
     /// Whether a scheduler has chosen its node, rather than that it is only expected there.
     pub(crate) fn is_placed(&self) -> bool {
         self.binding || self.stage == Stage::Bound

@@ -125,7 +125,7 @@ impl Cluster {
             uid: old.map_or_else(|| uid.into(), |old| Arc::clone(&old.uid)),
             task: reading.task.clone(),
         };
-        self.put_charge(&mut new, now);
+        new.put_charge(self.charge_for(&new, now));
         let (got_others, was_in) = (let_in_for_others(&new, old), old.is_some_and(Pod::is_in));
         let bound_now = stage == Stage::Bound && old.is_none_or(|old| old.stage != Stage::Bound);
         let wrongly_shown = is_wrongly_shown_as_waiting(&new, old).then(|| Arc::clone(&new.uid));
@@ -147,13 +147,6 @@ impl Cluster {
             self.see_sharers_again(id, &named);
         }
         self.settle_payers(id);
-    }
-
-    /// Puts on a pod what it holds: quota, and room where it has any or is nobody's business.
-    fn put_charge(&self, pod: &mut Pod, now: Timestamp) {
-        pod.charge = self.charge_for(pod, now);
-        let has_room = pod.charge.is_some() || pod.queue.is_none() || pod.stage == Stage::Bound;
-        pod.room = pod.room.filter(|_| has_room);
     }
 
     /// The only node that a managed pod without gate can go to: it is pinned there, or has devices there.

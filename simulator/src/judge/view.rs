@@ -303,7 +303,7 @@ impl View {
     fn waits_for_volcano(&self, pod: &Pod) -> bool {
         let claims = pod.spec["resourceClaims"].as_array();
         let names_claims = claims.is_some_and(|claims| !claims.is_empty());
-        let has_devices = names_claims && !pod.claimed.open && !pod.claimed.paid_by_another;
+        let has_devices = names_claims && !pod.claimed.open && !pod.claimed.paid_by_another || pod.claimed.provided;
         let names_queue = || self.queue_of_namespace(&pod.key.namespace).is_some();
         let is_held_for_cards =
             || self.asks_for_cards(pod) && (self.configuration.unqueued == "charge" || names_queue());

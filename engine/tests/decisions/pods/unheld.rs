@@ -82,3 +82,19 @@ fn who_was_held_is_charged_from_when_it_is_let_in() {
     world.pod(&large(bare_pod("large")));
     assert_eq!(world.admit(), []);
 }
+
+/// Nor does it where it did, when its namespace comes to name no queue any more.
+#[test]
+fn whom_nobody_has_let_in_gives_its_room_back_where_nobody_would_have_held_it() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A", 8));
+    world.queue(&queue("team-a").quota(r#"{"A": 8}"#));
+    world.group(&group("podgroup-large", 1));
+    world.namespace("team", &[], Some("team-a"));
+    let large = bare_pod("large").requests(GPU, "8").of("podgroup-large");
+    world.pod(&large.pinned_to("n1"));
+    world.pod(&pod("first").asks("A", 8));
+    assert_eq!(world.admit(), []);
+    world.namespace("team", &[], None);
+    assert_eq!(world.admit_names(), ["first"]);
+}
