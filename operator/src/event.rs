@@ -8,6 +8,7 @@ use engine::decide::Eviction;
 use engine::refs::PodRef;
 use engine::{Observation, Outcome};
 use tokio::sync::oneshot;
+use tokio::task;
 
 /// One thing that happened.
 #[derive(Debug)]
@@ -16,8 +17,15 @@ pub enum Event {
     Observed(Observation),
     /// Another configuration is to be put in force; who sent it is told when it is.
     Configuration(Arc<Configuration>, oneshot::Sender<()>),
-    /// The label of a node, by its name and unique id, has been written, or could not be for now.
-    NodeLabelled(Arc<str>, Box<str>),
+    /// The labels of a node have been written, or could not be for now.
+    NodeLabelled {
+        /// The node's name.
+        node: Arc<str>,
+        /// Its unique id.
+        uid: Box<str>,
+        /// Which task wrote them: another one may write others of the same node by now.
+        writer: task::Id,
+    },
     /// The label of a node is refused: why, in the API server's words.
     NodeNotLabelled {
         /// The node's name.

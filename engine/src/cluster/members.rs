@@ -125,8 +125,7 @@ impl Cluster {
             return;
         };
         let (member, held) = (member(id, pod), held(pod));
-        // One on its way out may be of an earlier workload of the name, and says nothing of this one.
-        let ran = pod.deleted.is_none() && matches!(pod.stage, Stage::Unbound { .. } | Stage::Bound);
+        let begins = self.begins_workloads(pod);
         let place = pod
             .waits
             .as_ref()
@@ -136,7 +135,7 @@ impl Cluster {
         let names_none = group.filter(|_| !pod.queue_is_settled);
         let frees_others = self.frees_others(pod);
         for workload in [pod.group, pod.job].into_iter().flatten() {
-            if ran {
+            if begins {
                 self.workloads[workload].has_run();
             }
             if let Some(member) = &member {
@@ -190,6 +189,17 @@ impl Cluster {
         if let Some(group) = group {
             self.workloads[group].note_without_queue(id, false);
         }
+    }
+
+    /// Whether a pod has taken over from what its workloads ask for as a whole. One on its way out may be of an earlier workload of the
+    /// name, and says nothing of this one; and whom nobody has let in takes nothing over before it holds something.
+    fn begins_workloads(&self, pod: &Pod) -> bool {
+        let runs = match pod.stage {
+            Stage::Waiting | Stage::Blocked | Stage::Admitting { .. } => false,
+            Stage::Unbound { .. } => pod.charge.is_some() || !self.is_let_in_by_nobody(pod),
+            Stage::Bound => true,
+        };
+        runs && pod.deleted.is_none()
     }
 
     /// Whether a pod's cards free the CPU and memory of all pods that its workload is for.

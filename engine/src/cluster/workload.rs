@@ -165,7 +165,7 @@ pub struct Facts {
     pub(super) jobs: BTreeSet<WorkloadId>,
     /// How often reservations of its namespace in this queue ran out unused.
     pub(super) lapses: u32,
-    /// Whether a pod of it was seen to run or to be bound.
+    /// Whether a pod of it has taken over from what it asks for as a whole.
     pub(super) ran: bool,
     /// Its pods that hold quota, up to the minimum, first to come first.
     pub(super) core: BTreeSet<Member>,

@@ -13,7 +13,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::core::Status;
 use serde_json::json;
-use tokio::task::AbortHandle;
+use tokio::task::{self, AbortHandle};
 use tokio::time::sleep;
 
 use super::tries::{FIRST_WAIT, LONGEST_WAIT};
@@ -43,7 +43,8 @@ impl Actor {
                 let _ = actor.events.send(Event::NodeNotLabelled { node, uid, why }).await;
                 sleep(REST).await;
             }
-            let _ = actor.events.send(Event::NodeLabelled(node, uid)).await;
+            let writer = task::id();
+            let _ = actor.events.send(Event::NodeLabelled { node, uid, writer }).await;
         });
         writing.abort_handle()
     }

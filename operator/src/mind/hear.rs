@@ -1,5 +1,6 @@
 //! What the mind hears: each event changes the picture, unless it is about something that is set aside.
 
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use engine::cluster::reclaims::EvictionOutcome;
@@ -84,8 +85,12 @@ impl Mind {
                 // Who asked may have gone; the configuration is in force all the same.
                 let _ = in_force.send(());
             }
-            Event::NodeLabelled(node, uid) => {
-                self.labelling.remove(&(node, uid));
+            Event::NodeLabelled { node, uid, writer } => {
+                if let Entry::Occupied(labelling) = self.labelling.entry((node, uid))
+                    && labelling.get().1.id() == writer
+                {
+                    labelling.remove();
+                }
             }
             Event::NodeNotLabelled { node, uid, why } => {
                 let message = format!(

@@ -194,7 +194,7 @@ impl Workload {
         self.wake();
     }
 
-    /// A pod of it was seen to run or to be bound. Of a Job that is held, that is one of before, on its way out: what ran then has nothing
+    /// A pod of it has taken over. Of a Job that is held, that is one of before, on its way out: what ran then has nothing
     /// to do with how it is judged now.
     pub(in crate::cluster) fn has_run(&mut self) {
         self.0.ran = !self.is_held_job();

@@ -1,5 +1,7 @@
 //! Pods that Volcano's controllers gave a group when they were there already, and nobody let in.
 
+use engine::refs::WorkloadKind;
+
 use super::*;
 use crate::world::{GPU, group};
 
@@ -32,6 +34,36 @@ fn whom_nobody_has_let_in_holds_nothing_before_it_has_a_node() {
     world.pod(&bare_pod("larger").requests("cpu", "100").of("podgroup-large"));
     world.pod(&waiting("third"));
     assert_eq!(world.admit(), []);
+}
+
+/// Else what is kept for its group would be another's before its pods are bound, and after a restart it would depend on what is listed first
+/// whether the group has begun.
+#[test]
+fn whom_nobody_has_let_in_begins_its_group_with_its_node() {
+    let asks = |group: Object, cores: &str| group.set(["spec", "minResources"], serde_json::json!({"cpu": cores}));
+    let large = || bare_pod("large").requests("cpu", "3").of("podgroup-large");
+    for is_listed_first in [true, false] {
+        let mut world = four_cores();
+        if is_listed_first {
+            world.pod(&large());
+        }
+        world.group(&asks(group("podgroup-large", 1), "3"));
+        world.pod(&large());
+        assert_eq!(world.admit(), []);
+        let id = world
+            .cluster
+            .workload_named(WorkloadKind::PodGroup, "team", "podgroup-large");
+        let is_kept = |world: &World| world.cluster.workload(id.unwrap()).reserved().is_some();
+        assert!(is_kept(&world));
+        world.group(&asks(group("waits", 1), "2"));
+        world.pod(&pod("waits").of("waits").requests("cpu", "2"));
+        assert_eq!(world.admit(), []);
+        world.pod(&large().on("n1"));
+        assert_eq!(world.admit(), []);
+        assert!(!is_kept(&world));
+        world.remove_pod("large");
+        assert_eq!(world.admit_names(), ["waits"]);
+    }
 }
 
 /// Whoever the door would have held for its cards is counted from then on.
