@@ -19,7 +19,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use crds::bounds::told;
 use crds::card_review::CardReviewStatus;
 use engine::explain::{Asked, Unknown};
-use programs::ports::body::{self, BodyError, Limits, Room, Values};
+use programs::ports::body::{self, BodyError, Limits, Room};
 use programs::ports::connections;
 use programs::ports::refusals::{Reason, Refusals};
 use programs::ports::server::{ListenError, Port};
@@ -37,12 +37,8 @@ use crate::extender::Mounted;
 const BODY: Limits = Limits {
     longest: 3 << 20,
     time: Duration::from_secs(2),
-    // Of a manifest all values are read, at up to a kilobyte each, one manifest at a time, and few of them are kept: a Volcano Job with as
-    // many tasks as may be has some ten thousand.
-    values: Some(Values {
-        most: 32 << 10,
-        room: 0,
-    }),
+    // Those of what is asked are counted before it is read: the rest is skipped.
+    values: None,
 };
 /// What all bodies may take at once.
 const BODIES: usize = 24 << 20;
@@ -221,13 +217,14 @@ async fn review(
         if let Some(reason) = body.as_ref().err().and_then(BodyError::reason) {
             refusals.count(PORT, reason);
         }
-        let mut question = wire::Question::read(&body?)?;
+        // Nothing of the body is kept while the question waits.
+        let (question, asked) = wire::read(&body?)?;
         let _spared = connections::busy_with_known(&request);
-        let (namespace, asked) = match question.take_asked() {
+        let asked = match asked {
             Ok(asked) => asked,
             Err(refusal) => return Ok(question.refused(Refusal::Unreadable, refusal)),
         };
-        let known = ask(&inquiries, question.user(), namespace, asked).await;
+        let known = ask(&inquiries, question.user(), question.namespace(), asked).await;
         Ok::<_, Failure>(match known {
             Ok(Ok(status)) => question.answered(&status),
             Ok(Err(no_answer)) => question.refused(Refusal::of(&no_answer), no_answer.to_string()),
@@ -247,19 +244,19 @@ async fn review(
 async fn ask(
     inquiries: &Inquiries,
     user: &str,
-    namespace: String,
+    namespace: &str,
     asked: Asked,
 ) -> Result<Result<CardReviewStatus, NoAnswer>, Failure> {
-    let _waiting = inquiries.wait(&namespace).ok_or(Failure::Often)?;
+    let _waiting = inquiries.wait(namespace).ok_or(Failure::Often)?;
     let (answer, answered) = oneshot::channel();
     let inquiry = Inquiry {
-        namespace: namespace.clone(),
+        namespace: namespace.to_owned(),
         asked,
         answer,
     };
     inquiries
         .mind
-        .put(&namespace, user, inquiry)
+        .put(namespace, user, inquiry)
         .map_err(|full| match full {
             Full::All => Failure::Busy,
             Full::Own => Failure::OftenAsked,

@@ -6,7 +6,9 @@ use crds::bounds::told;
 use crds::card_review::{CardReviewSpec, CardReviewStatus, Reviewed};
 use crds::made::made_by;
 use engine::explain::Asked;
+use programs::ports::body::values;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{Failure, NoAnswer};
@@ -14,10 +16,41 @@ use super::{Failure, NoAnswer};
 /// What is said to who would store a question.
 const NOT_STORED: &str = "a CardReview is answered and never stored: create it with dryRun=All, such as by kubectl create \
                           --dry-run=server -o yaml";
+/// How many values a question may hold. Those of a manifest take up to a kilobyte each when they are read, one manifest at a time, and few of
+/// them are kept: a Volcano Job with as many tasks as may be has some ten thousand.
+const MOST_VALUES: usize = 32 << 10;
 
 #[derive(Deserialize)]
-struct Review {
-    request: Question,
+struct Review<'a> {
+    #[serde(borrow)]
+    request: Request<'a>,
+}
+
+/// A question as it comes in, as far as it is read.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request<'a> {
+    uid: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    user_info: UserInfo,
+    #[serde(default)]
+    dry_run: bool,
+    #[serde(borrow, default)]
+    object: Object<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct UserInfo {
+    #[serde(default)]
+    username: String,
+}
+
+#[derive(Default, Deserialize)]
+struct Object<'a> {
+    #[serde(borrow)]
+    spec: Option<&'a RawValue>,
 }
 
 /// Why there is no answer, by which programs tell what to do: the HTTP statuses of whom the API server itself answers so.
@@ -41,61 +74,58 @@ impl Refusal {
     }
 }
 
-/// A question, as far as it is read.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// Who asks, and where.
+#[derive(Debug)]
 pub(super) struct Question {
     uid: String,
-    #[serde(default)]
     namespace: String,
-    #[serde(default)]
-    user_info: UserInfo,
-    #[serde(default)]
-    dry_run: bool,
-    #[serde(default)]
-    object: Object,
+    user: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
-struct UserInfo {
-    #[serde(default)]
-    username: String,
+/// Reads a question: who asks, and what is asked about; else what to say to them.
+pub(super) fn read(body: &[u8]) -> Result<(Question, Result<Asked, String>), Failure> {
+    let review: Review<'_> = serde_json::from_slice(body).map_err(|error| Failure::Body(error.to_string()))?;
+    let request = review.request;
+    let asked = if request.dry_run {
+        read_spec(request.object.spec.map_or("null", RawValue::get))
+    } else {
+        Err(NOT_STORED.to_owned())
+    };
+    let question = Question {
+        uid: request.uid,
+        namespace: request.namespace,
+        user: request.user_info.username,
+    };
+    Ok((question, asked))
 }
 
-#[derive(Debug, Default, Deserialize)]
-struct Object {
-    #[serde(default)]
-    spec: Value,
+/// What is asked about. Whatever else is said is forgotten: all of it may take a hundred times as much.
+fn read_spec(spec: &str) -> Result<Asked, String> {
+    if values(spec.as_bytes()) > MOST_VALUES {
+        return Err(format!(
+            "spec holds more than {MOST_VALUES} values: ask about what is there by its name, or about a smaller manifest"
+        ));
+    }
+    let spec: CardReviewSpec =
+        serde_json::from_str(spec).map_err(|error| format!("spec: {error}: see kubectl explain cardreview.spec"))?;
+    match spec.into_reviewed().map_err(|error| error.to_string())? {
+        Reviewed::Manifest(manifest) => {
+            let made = made_by(manifest).map_err(|error| error.to_string())?;
+            Ok(Asked::Imagined(Box::new(made)))
+        }
+        existing => Ok(Asked::Existing(existing)),
+    }
 }
 
 impl Question {
-    pub(super) fn read(body: &[u8]) -> Result<Self, Failure> {
-        let review: Review = serde_json::from_slice(body).map_err(|error| Failure::Body(error.to_string()))?;
-        Ok(review.request)
-    }
-
     /// Who asks, as the API server knows them.
     pub(super) fn user(&self) -> &str {
-        &self.user_info.username
+        &self.user
     }
 
-    /// The namespace, and what is asked about; else what to say. Whatever else the object says is forgotten: all of it may take a hundred
-    /// times as much as what is asked.
-    pub(super) fn take_asked(&mut self) -> Result<(String, Asked), String> {
-        let spec = std::mem::take(&mut self.object.spec);
-        if !self.dry_run {
-            return Err(NOT_STORED.to_owned());
-        }
-        let spec = CardReviewSpec::deserialize(spec)
-            .map_err(|error| format!("spec: {error}: see kubectl explain cardreview.spec"))?;
-        let asked = match spec.into_reviewed().map_err(|error| error.to_string())? {
-            Reviewed::Manifest(manifest) => {
-                let made = made_by(manifest).map_err(|error| error.to_string())?;
-                Asked::Imagined(Box::new(made))
-            }
-            existing => Asked::Existing(existing),
-        };
-        Ok((self.namespace.clone(), asked))
+    /// Where they ask: whose names they may read.
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// The answer, as the status of the object that was asked with.
@@ -122,29 +152,29 @@ fn response(response: &Value) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn question(dry_run: bool, spec: &Value) -> Question {
+    fn question(dry_run: bool, spec: &Value) -> (Question, Result<Asked, String>) {
         let review = json!({ "request": {
             "uid": "u", "namespace": "team-a", "dryRun": dry_run, "object": { "kind": "CardReview", "spec": spec },
         }});
-        Question::read(review.to_string().as_bytes()).unwrap()
+        read(review.to_string().as_bytes()).unwrap()
     }
 
     #[test]
     fn what_would_be_stored_or_says_nothing_is_refused_with_what_to_do() {
-        let refusal = |dry_run, spec: Value| question(dry_run, &spec).take_asked().unwrap_err();
+        let refusal = |dry_run, spec: Value| question(dry_run, &spec).1.unwrap_err();
         assert!(refusal(false, json!({ "pod": "a" })).contains("--dry-run=server"));
         assert!(refusal(true, json!({})).starts_with("spec names 0 of"));
         assert!(refusal(true, json!({ "pod": 1 })).starts_with("spec: "));
         assert!(refusal(true, json!({ "manifest": { "kind": "ConfigMap" } })).contains("pod template"));
+        let many = refusal(true, json!({ "manifest": { "unknown": vec![json!({}); MOST_VALUES] } }));
+        assert!(many.contains("a smaller manifest"), "{many}");
     }
 
     #[test]
     fn a_question_is_asked_in_its_namespace() {
-        let mut question = question(true, &json!({ "pod": "a" }));
-        let (namespace, asked) = question.take_asked().unwrap();
-        assert_eq!(namespace, "team-a");
-        assert!(question.object.spec.is_null(), "nothing of it is kept while it waits");
-        assert!(matches!(asked, Asked::Existing(Reviewed::Pod(name)) if name == "a"));
+        let (question, asked) = question(true, &json!({ "pod": "a" }));
+        assert_eq!(question.namespace(), "team-a");
+        assert!(matches!(asked.unwrap(), Asked::Existing(Reviewed::Pod(name)) if name == "a"));
     }
 
     #[test]
@@ -154,9 +184,9 @@ mod tests {
             json!({ "pod": { long.clone(): 1 } }),
             json!({ "manifest": { "spec": { "containers": [long] } } }),
         ] {
-            let mut asked = question(true, &spec);
-            let refusal = asked.take_asked().unwrap_err();
-            let response: Value = serde_json::from_slice(&asked.refused(Refusal::Unreadable, refusal)).unwrap();
+            let (question, asked) = question(true, &spec);
+            let refused = question.refused(Refusal::Unreadable, asked.unwrap_err());
+            let response: Value = serde_json::from_slice(&refused).unwrap();
             let message = response["response"]["status"]["message"].as_str().unwrap();
             assert!(message.len() < 5_000 && message.starts_with("spec"), "{message}");
             assert!(!message.contains(['\u{1b}', '\n']), "{message}");
@@ -166,7 +196,7 @@ mod tests {
     #[test]
     fn no_body_makes_it_fall() {
         for body in ["", "{}", "[]", r#"{"request": {}}"#, r#"{"request": {"uid": 1}}"#] {
-            assert!(Question::read(body.as_bytes()).is_err(), "{body}");
+            assert!(read(body.as_bytes()).is_err(), "{body}");
         }
     }
 }

@@ -260,9 +260,10 @@ pub async fn read(
     Ok(Body { bytes, _place: place })
 }
 
-/// How many values there are, but the first that is neither object nor list: each comes after a comma, or after what opens that in which it is.
-fn values(body: &[u8]) -> usize {
-    body.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
+/// How many values a JSON text holds, as [`Values`] counts them: each but the first comes after a comma, or after what opens that in which
+/// it is.
+pub fn values(json: &[u8]) -> usize {
+    json.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
 }
 
 async fn collect(
