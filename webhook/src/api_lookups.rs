@@ -8,8 +8,9 @@
 use std::sync::Arc;
 
 use crds::card_usage::CardUsage;
-use crds::dra::{DeviceClass, ResourceClaim, ResourceClaimTemplate};
+use crds::dra::{ClaimSpec, DeviceClass, ResourceClaim, ResourceClaimTemplate};
 use crds::volcano::Queue;
+use engine::devices::cut_excess;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::resource::v1 as resource;
@@ -30,11 +31,15 @@ use crate::view::{Found, Lookup};
 const NOT_FOUND: u16 = 404;
 /// How many questions are asked at once: whoever sends reviews without end makes the API server do no more than that.
 const QUESTIONS: usize = 32;
+/// How many of them are about objects that tenants write: each can be as long as objects can be, and is in memory three times while it is
+/// read.
+const QUESTIONS_ABOUT_TENANTS: usize = 8;
 
 /// Lookups that go to the API server.
 pub struct ApiLookups {
     client: Client,
     room: Semaphore,
+    room_for_tenants: Semaphore,
 }
 
 impl ApiLookups {
@@ -42,7 +47,8 @@ impl ApiLookups {
     pub fn new(client: Client) -> Self {
         Self {
             client,
-            room: Semaphore::new(QUESTIONS),
+            room: Semaphore::new(QUESTIONS - QUESTIONS_ABOUT_TENANTS),
+            room_for_tenants: Semaphore::new(QUESTIONS_ABOUT_TENANTS),
         }
     }
 
@@ -78,12 +84,12 @@ impl ApiLookups {
             Lookup::Claim { namespace, name } => {
                 let path = resource::ResourceClaim::url_path(&(), Some(namespace));
                 let claim: Option<ResourceClaim> = existing(self.get_lean(path, name).await)?;
-                Found::Claim(claim.map(|claim| Arc::new(claim.spec)))
+                Found::Claim(claim.map(|claim| judged(claim.spec)))
             }
             Lookup::ClaimTemplate { namespace, name } => {
                 let path = resource::ResourceClaimTemplate::url_path(&(), Some(namespace));
                 let template: Option<ResourceClaimTemplate> = existing(self.get_lean(path, name).await)?;
-                Found::Claim(template.map(|template| Arc::new(template.spec.spec)))
+                Found::Claim(template.map(|template| judged(template.spec.spec)))
             }
             Lookup::Class(name) => {
                 let path = resource::DeviceClass::url_path(&(), None);
@@ -97,9 +103,13 @@ impl ApiLookups {
 impl Lookups for ApiLookups {
     fn find<'l>(&'l self, lookup: &'l Lookup) -> BoxFuture<'l, Result<Found, LookupError>> {
         Box::pin(async move {
+            let room = match lookup {
+                Lookup::Group { .. } | Lookup::Claim { .. } | Lookup::ClaimTemplate { .. } => &self.room_for_tenants,
+                Lookup::Queue(_) | Lookup::Namespace(_) | Lookup::PodsOf(_) | Lookup::Class(_) => &self.room,
+            };
             let in_turn = async {
                 // Never closed, so this fails never.
-                let _room = self.room.acquire().await;
+                let _room = room.acquire().await;
                 when_it_has_time(|| self.get(lookup)).await
             };
             match timeout(TIME_LIMIT, in_turn).await {
@@ -108,6 +118,18 @@ impl Lookups for ApiLookups {
             }
         })
     }
+}
+
+/// What is judged of a claim, and no more than that: a review keeps it until it is answered, and many may be under way.
+fn judged(mut spec: ClaimSpec) -> Arc<ClaimSpec> {
+    cut_excess(&mut spec);
+    spec.devices.constraints = Vec::new();
+    for request in &mut spec.devices.requests {
+        for form in request.exactly.iter_mut().chain(&mut request.first_available) {
+            form.tolerations = Vec::new();
+        }
+    }
+    Arc::new(spec)
 }
 
 /// An object that exists. A kind that is not installed has none; kube's own `get_opt` takes that for a failure, since the API

@@ -43,6 +43,16 @@ async fn api(request: HttpRequest) -> HttpResponse {
         "/apis/card.volcano.sh/v1alpha1/cardusages/new" => {
             HttpResponse::Ok().json(json!({"metadata": {"name": "new"}, "spec": {"queue": "new"}}))
         }
+        "/apis/resource.k8s.io/v1/namespaces/research/resourceclaims/long" => {
+            let expressions = ["a".repeat(10_000), "b".repeat(10_000)];
+            let selectors = expressions.map(|expression| json!({"cel": {"expression": expression}}));
+            let toleration = json!({"key": "k".repeat(200), "operator": "Exists"});
+            let form = json!({"deviceClassName": "c", "selectors": selectors, "tolerations": vec![toleration; 16]});
+            let requests = vec![json!({"name": "r", "exactly": form}); 32];
+            let constraint = json!({"requests": vec!["r"; 32], "matchAttribute": "x".repeat(300)});
+            HttpResponse::Ok().json(json!({"metadata": {"name": "long", "namespace": "research"},
+                "spec": {"devices": {"requests": requests, "constraints": vec![constraint; 32]}}}))
+        }
         path if path.ends_with("/gone") => HttpResponse::NotFound().json(status(404, "NotFound")),
         path if path.ends_with("/forbidden") => HttpResponse::Forbidden().json(status(403, "Forbidden")),
         _ => HttpResponse::NotFound().body("404 page not found\n"),
@@ -115,5 +125,15 @@ async fn answers_are_read_and_absence_is_an_answer() {
             "{queue}: {found:?}"
         );
     }
+    // A tenant's claim can be as long as objects can be, and many reviews keep theirs at once.
+    let long = Lookup::Claim {
+        namespace: "research".to_owned(),
+        name: "long".to_owned(),
+    };
+    let Found::Claim(Some(spec)) = lookups.find(&long).await.unwrap() else {
+        panic!("the claim exists");
+    };
+    let length = format!("{spec:?}").len();
+    assert!((32_768..50_000).contains(&length), "{length}");
     handle.stop(false).await;
 }

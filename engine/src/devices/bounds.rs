@@ -27,7 +27,7 @@ pub(super) fn excess<'c>(claims: impl Iterator<Item = &'c ClaimSpec>) -> Option<
 }
 
 /// Cuts a claim that asks for too much by itself, which nobody is let in by: what is left is still too much, and no more than that is kept.
-pub(super) fn cut(spec: &mut ClaimSpec) {
+pub fn cut_excess(spec: &mut ClaimSpec) {
     if excess([&*spec].into_iter()).is_none() {
         return;
     }
@@ -97,13 +97,13 @@ mod tests {
             let whole: ClaimSpec =
                 serde_json::from_value(json!({ "devices": { "requests": vec![request; requests] } })).unwrap();
             let mut kept = whole.clone();
-            cut(&mut kept);
+            cut_excess(&mut kept);
             assert!(excess([&kept].into_iter()).is_some());
             let length = format!("{kept:?}").len();
             assert!(length < 200_000 && length < format!("{whole:?}").len(), "{length}");
         }
         let mut within = claim(4, 10);
-        cut(&mut within);
+        cut_excess(&mut within);
         assert_eq!(within, claim(4, 10));
     }
 }

@@ -36,7 +36,7 @@ use crate::steps::Steps;
 use crate::texts::TextPool;
 pub use asked::{Asked, CardCounts, Obstacle, RequestAsked};
 pub use asks::Named;
-pub use bounds::TURN;
+pub use bounds::{TURN, cut_excess};
 pub use card::{DeviceCard, Drivers};
 pub use catalogue::{Catalogue, Unknown, not_evaluated};
 pub use demand::{ClaimDemand, DeviceDemand, Meant};
@@ -214,7 +214,7 @@ impl Devices {
         // Nothing that is in there counts.
         claim.metadata = Metadata::default();
         claim.status.reserved_for.clear();
-        bounds::cut(&mut claim.spec);
+        cut_excess(&mut claim.spec);
         if let Some(known) = self.claims.get_mut(key)
             && *known.claim == claim
         {

@@ -29,6 +29,7 @@ use crate::event::Event;
 use crate::lease::Leadership;
 use crate::metrics::{Metrics, Verb, Write};
 use crate::request::{RequestError, is_for_who_asked};
+use evict::Budgets;
 pub use lanes::LANES;
 use lanes::{Lanes, NOT_ANSWERED};
 pub use patch::{admission_patch, resumption_patch};
@@ -53,6 +54,7 @@ pub struct Actor {
     runtime: Handle,
     lanes: Arc<Lanes>,
     node_lanes: Arc<Semaphore>,
+    budgets: Arc<Budgets>,
     requests: Arc<Requests>,
     events: mpsc::Sender<Event>,
     leadership: Leadership,
@@ -122,6 +124,7 @@ impl Actor {
             }),
             lanes: Arc::default(),
             node_lanes: Arc::new(Semaphore::new(NODE_LANES)),
+            budgets: Arc::default(),
             events,
             leadership,
             metrics,

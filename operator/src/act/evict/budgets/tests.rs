@@ -1,0 +1,116 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::super::tests::{actor, pod};
+use super::*;
+
+#[test]
+fn budgets_select_as_in_kubernetes() {
+    let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
+    for (selector, expected) in [
+        (json!(null), false),
+        (json!({}), true),
+        (json!({"matchLabels": {"app": "web"}}), true),
+        (json!({"matchLabels": {"app": "db"}}), false),
+        (
+            json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "db"]}]}),
+            true,
+        ),
+        (
+            json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]}),
+            false,
+        ),
+        (
+            json!({"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["web"]}]}),
+            true,
+        ),
+        (
+            json!({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}),
+            false,
+        ),
+        (
+            json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}),
+            true,
+        ),
+        // Longer than any that is read: a tenant's with a million values would take a hundred times as much.
+        (
+            json!({"matchExpressions": [{"key": "app", "operator": "In", "values": vec!["a"; 10_000]}]}),
+            true,
+        ),
+    ] {
+        let read: BudgetSpec = serde_json::from_str(&json!({ "selector": selector }).to_string()).unwrap();
+        let read = Selector::read(read.selector.as_deref());
+        assert_eq!(read.selects(&labels), expected, "{selector}");
+    }
+}
+
+/// A tenant's budgets as long as objects can be would end the operator, at each eviction of a pod of theirs.
+#[tokio::test]
+async fn budgets_are_read_in_small_pages_and_no_more_than_anybody_needs() {
+    // How many pages there are, whether the last budget protects the pod, and what comes of it.
+    for (pages, protects, expected) in [(3, false, vec![]), (3, true, vec![0]), (1_000, false, vec![0])] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let answer = if request.uri().path().ends_with("/poddisruptionbudgets") {
+                let query = request.uri().query().unwrap_or_default();
+                assert!(query.split('&').any(|part| part == "limit=10"), "{query}");
+                let page = counted.fetch_add(1, Ordering::Relaxed) + 1;
+                let next = if page < pages { "more" } else { "" };
+                let allowed = i32::from(page < pages || !protects);
+                let budget =
+                    json!({"metadata": {}, "spec": {"selector": {}}, "status": {"disruptionsAllowed": allowed}});
+                json!({"metadata": {"continue": next}, "items": [budget]})
+            } else {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "p"}})
+            };
+            let answer = http::Response::new(kube::client::Body::from(answer.to_string().into_bytes()));
+            async { Ok::<_, std::convert::Infallible>(answer) }
+        });
+        let (actor, _heard) = actor(kube::Client::new(server, "default"));
+        assert_eq!(actor.over_budget(&[&pod()]).await, expected, "{pages} {protects}");
+        assert_eq!(asked.load(Ordering::Relaxed), pages.min(PAGES_OF_BUDGETS));
+    }
+}
+
+/// Whoever makes budgets that are slow to read is taken for protected, and keeps nobody waiting for longer; nor again and again.
+#[tokio::test(start_paused = true)]
+async fn budgets_that_are_slow_to_read_are_not_read_to_their_end() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let is_of_budgets = request.uri().path().ends_with("/poddisruptionbudgets");
+        counted.fetch_add(usize::from(is_of_budgets), Ordering::Relaxed);
+        let answer = json!({"metadata": {"continue": "more"}, "items": []});
+        let answer = http::Response::new(kube::client::Body::from(answer.to_string().into_bytes()));
+        async {
+            sleep(Duration::from_secs(3)).await;
+            Ok::<_, std::convert::Infallible>(answer)
+        }
+    });
+    let (actor, _heard) = actor(kube::Client::new(server, "default"));
+    for reads in [4, 4, 8] {
+        assert_eq!(actor.over_budget(&[&pod()]).await, [0]);
+        assert_eq!(asked.load(Ordering::Relaxed), reads);
+        sleep(UNREAD_FOR / 2).await;
+    }
+}
+
+/// Labels, too, are a tenant's.
+#[tokio::test]
+async fn who_has_more_labels_than_are_read_is_taken_for_protected() {
+    let server = tower::service_fn(|request: http::Request<kube::client::Body>| {
+        let answer = if request.uri().path().ends_with("/poddisruptionbudgets") {
+            json!({"metadata": {}, "items": []})
+        } else {
+            let labels: BTreeMap<_, _> = (0..=MOST_LABELS).map(|index| (index.to_string(), "")).collect();
+            json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "p", "labels": labels}})
+        };
+        let answer = http::Response::new(kube::client::Body::from(answer.to_string().into_bytes()));
+        async { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    let (actor, _heard) = actor(kube::Client::new(server, "default"));
+    assert_eq!(actor.over_budget(&[&pod()]).await, [0]);
+}
