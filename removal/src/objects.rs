@@ -78,6 +78,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const ROLE: Kind = Kind(RBAC, "v1", "ClusterRole", "clusterroles");
 const BINDING: Kind = Kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings");
 const ROLE_BINDING: Kind = Kind(RBAC, "v1", "RoleBinding", "rolebindings");
+const FLOW_SCHEMA: Kind = Kind("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", "flowschemas");
 const DEPLOYMENT: Kind = Kind("apps", "v1", "Deployment", "deployments");
 
 impl Kind {
@@ -178,7 +179,7 @@ pub(super) fn queues() -> Vec<Object> {
         .collect()
 }
 
-/// Rights outside Cardgate's namespace.
+/// Rights outside Cardgate's namespace, and how API servers take what is asked by them.
 pub(super) fn rights() -> Vec<Object> {
     let bindings = [
         "cardgate-webhook",
@@ -199,6 +200,7 @@ pub(super) fn rights() -> Vec<Object> {
     named(BINDING, &bindings)
         .chain(named(ROLE, &roles))
         .chain([within("kube-system", ROLE_BINDING, "cardgate-scheduler-authentication")])
+        .chain(named(FLOW_SCHEMA, &["cardgate", "cardgate-leader-election"]))
         .collect()
 }
 

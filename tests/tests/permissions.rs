@@ -7,9 +7,11 @@ use cardgate_tests::wait::{self, Seen};
 use crds::keys::NAMESPACE;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
+use k8s_openapi::api::flowcontrol::v1::FlowSchema;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use kube::client::Body;
+use kube::{Api, Client, ResourceExt as _};
 use operator::certificates::CONFIGURATION;
 use operator::review::WEBHOOK;
 use serde_json::json;
@@ -378,4 +380,43 @@ async fn people(reviewer: &Reviewer) -> Outcome {
     reviewer
         .assert_user("editer", &write, ("scheduling.volcano.sh/podgroups", "default", "*"))
         .await
+}
+
+/// Whoever asks without end, as hundreds of a namespace's service accounts, fills the lines of the level that all of those share: not those in
+/// which Cardgate's programs wait.
+#[tokio::test]
+async fn what_programs_ask_is_taken_before_what_other_service_accounts_do() -> Outcome {
+    let plane = Reviewer::start().await?.plane;
+    let admin = plane.client().await?;
+    let schemas: Api<FlowSchema> = Api::all(admin.clone());
+    // An overlay brings the one, and a tenant the other.
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin, NAMESPACE);
+    for name in ["scheduler", "somebody"] {
+        let account = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
+        accounts.create(&PostParams::default(), &account).await?;
+    }
+    let (lease, pods) = (
+        "/apis/coordination.k8s.io/v1/namespaces/cardgate-system/leases/operator",
+        "/api/v1/pods?limit=1",
+    );
+    for (account, path, schema) in [
+        ("operator", lease, "cardgate-leader-election"),
+        ("operator", pods, "cardgate"),
+        ("operator", "/version", "cardgate"),
+        ("webhook", pods, "cardgate"),
+        ("scheduler", pods, "cardgate"),
+        ("somebody", pods, "service-accounts"),
+    ] {
+        let client = plane.client_of_account(&Account::new(NAMESPACE, account)).await?;
+        let uid = schemas.get(schema).await?.uid();
+        let what = format!("{account}'s {path} to be taken by {schema}");
+        wait::eventually(what, wait::PATIENCE, async || {
+            let answer = client.send(http::Request::get(path).body(Body::empty())?).await?;
+            let by = answer.headers().get("x-kubernetes-pf-flowschema-uid");
+            let by = by.and_then(|by| by.to_str().ok()).map(str::to_owned);
+            Ok(Seen::when(by == uid, format!("{by:?}")))
+        })
+        .await?;
+    }
+    Ok(())
 }

@@ -73,11 +73,14 @@ impl Cluster {
         reading.task.unqueued = unqueued.unwrap_or_default();
         self.check_payers(&mut reading.task, &namespace, &uid, queue, &named);
         self.name_cards(&mut reading.task, queue);
-        let (bound_to, deleted) = (node_name.map(|node| self.node_id(node)), end_of_deletion(&pod.metadata));
+        let bound_to = node_name.map(|node| self.node_id(node));
+        let own_grace = bound_to.and(pod.spec.termination_grace_period_seconds);
         // A pod that was let in and can go to one node alone holds room there from before it is bound, after a restart too.
         let only_node = self.only_node_of(&reading).filter(|_| bound_to.is_none());
         let (group, task_spec, job) = self.workloads_of(&reading, &pod.metadata, &namespace);
         let old = known.and_then(|id| self.pod(id));
+        // A later deletion with a shorter grace period may find a kubelet that keeps to the earlier one.
+        let deleted = end_of_deletion(&pod.metadata, own_grace).max(old.and_then(|old| old.deleted));
         let was_held = pod.spec.has_gate(GATE) || old.is_some_and(|old| old.was_held);
         let joined_later = !was_held && reading.names_group_alone && reading.has_group_made_for_it(&uid);
         let (assigned, let_in) = (self.assigned_of(&reading, old), self.let_in_set(&reading));

@@ -14,14 +14,23 @@ pub(super) fn read_time(text: Option<&str>) -> Option<Timestamp> {
 /// When what is being deleted is to be gone, by its metadata; none where it is not. API servers and kubelets count in
 /// nanoseconds, and grace periods of hundreds of years overflow: the time that the one writes may have gone by long ago, and the others
 /// never end what runs. So whatever has years to end is as good as there for ever, and so is what has a time that can't be read.
-pub(super) fn end_of_deletion(metadata: &Metadata<Box<str>>) -> Option<Timestamp> {
+///
+/// What runs has its `own` grace period at least, where it is deleted with a shorter one: a kubelet that had begun to end it earlier waits for
+/// its `preStop` hook as long as it was to wait then.
+pub(super) fn end_of_deletion(metadata: &Metadata<Box<str>>, own: Option<i64>) -> Option<Timestamp> {
     /// Ten years, in seconds.
     const LONGEST: i64 = 10 * 365 * 24 * 3600;
-    let is_for_ever = metadata
-        .deletion_grace_period_seconds
-        .is_some_and(|grace| grace > LONGEST);
-    let end = |text| read_time(Some(text)).filter(|_| !is_for_ever).unwrap_or(Timestamp::MAX);
-    metadata.deletion_timestamp.as_deref().map(end)
+    let given = metadata.deletion_grace_period_seconds;
+    let longer = own
+        .zip(given)
+        .map_or(0, |(own, given)| own.saturating_sub(given).max(0));
+    let is_for_ever = given.is_some_and(|grace| grace > LONGEST) || longer > LONGEST;
+    let end = |text| {
+        let end = read_time(Some(text)).filter(|_| !is_for_ever)?;
+        end.checked_add(SignedDuration::from_secs(longer)).ok()
+    };
+    let deleted = metadata.deletion_timestamp.as_deref();
+    deleted.map(|text| end(text).unwrap_or(Timestamp::MAX))
 }
 
 /// A time as the API server writes it, `2026-01-31T23:59:59Z`: every object has one or more, and a reader of all forms takes

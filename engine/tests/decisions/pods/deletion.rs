@@ -40,6 +40,34 @@ fn a_pod_that_does_not_go_holds_its_quota_for_its_grace_period_and_terminating_t
     assert_eq!(world.cluster.node(n1).pods.len(), 1);
 }
 
+/// Kubelet 1.36: once it waits for a `preStop` hook, it does so for as long as it was told first, whatever is said later.
+#[test]
+fn a_shorter_grace_period_ends_no_charge_earlier_than_the_pod_may_run() {
+    for (own, first, later) in [(3_600, 3_600, 1), (30, 3_600, 1), (3_600, 1, 0)] {
+        let mut world = world();
+        world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+        let running = || {
+            gpu("p")
+                .on("n1")
+                .assigned("A")
+                .set(["spec", "terminationGracePeriodSeconds"], own)
+        };
+        let deleted = |grace: i64| {
+            let going = running().deleted(10 + grace);
+            going.set(["metadata", "deletionGracePeriodSeconds"], grace)
+        };
+        world.pods([running(), gpu("q")]);
+        world.now = at(10);
+        assert_eq!(world.admit(), []);
+        world.pod(&deleted(first));
+        world.pod(&deleted(later));
+        world.now = at(10 + 3_600 + 300 - 1);
+        assert_eq!(world.admit(), [], "{own} {first} {later}");
+        world.now = at(10 + 3_600 + 300);
+        assert_eq!(world.admit_names(), ["q"]);
+    }
+}
+
 /// A scheduler of its own, or a volume that is not there, keeps each without a node; and its maker's finalizer keeps it from being gone.
 #[test]
 fn who_is_deleted_before_it_has_a_node_keeps_no_room() {
