@@ -1,5 +1,6 @@
 //! One run: a world, operators and faults from one seed, step by step, judged after each.
 
+mod asked;
 mod besides;
 mod rest;
 

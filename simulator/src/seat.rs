@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::card_review::CardReviewStatus;
 use engine::decide;
+use engine::explain::Asked;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use operator::herald::Herald;
 use operator::mind::attend::Place;
 use operator::operate::{Operator, Surroundings};
-use operator::{configuration, extender, review, shutdown};
+use operator::review::{self, Inquiries, NoAnswer};
+use operator::{configuration, extender, shutdown};
 use programs::clock;
 use programs::readiness::Readiness;
 use tokio::runtime::{Builder, Runtime};
@@ -38,6 +41,8 @@ struct Running {
     /// Kept, since without it nobody could say stop; and nobody does but the kubelet.
     stop: Arc<Herald>,
     _questions: extender::Questions,
+    /// Where people ask what waits for what.
+    inquiries: Inquiries,
 }
 
 impl Seat {
@@ -92,6 +97,12 @@ impl Seat {
         self.running.is_none() && now >= self.start_at && self.frozen.is_none_or(|(until, _)| now >= until)
     }
 
+    /// Asks the operator, where it leads: nobody else knows the cluster.
+    pub fn ask(&mut self, namespace: &str, asked: Asked) -> Option<Result<CardReviewStatus, NoAnswer>> {
+        let Running { runtime, inquiries, .. } = self.running.as_mut()?;
+        runtime.block_on(inquiries.ask("jane", namespace, asked)).ok()
+    }
+
     /// Lets the operator run for so long; returns why it has ended, if it has.
     pub fn run(&mut self, now: Timestamp, time: Duration) -> Result<Option<String>, std::io::Error> {
         if self.frozen.is_some_and(|(until, _)| now < until) {
@@ -139,6 +150,7 @@ fn start(name: &str, server: &Server, now: Timestamp) -> Result<Running, std::io
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
     let (stop, stopped) = shutdown::on_word();
     let (questions, asked) = extender::channel();
+    let (inquiries, reviewed) = review::channel();
     let task = {
         let _inside = runtime.enter();
         clock::tell(now);
@@ -151,8 +163,7 @@ fn start(name: &str, server: &Server, now: Timestamp) -> Result<Running, std::io
             readiness: Arc::new(Readiness::waiting_for([configuration::READY_PART])),
             liveness: Arc::default(),
             asked,
-            // Nobody asks.
-            reviewed: review::channel().1,
+            reviewed,
             decide: decide::decide_watched,
             thinks: Place::AmongOthers,
         });
@@ -163,5 +174,6 @@ fn start(name: &str, server: &Server, now: Timestamp) -> Result<Running, std::io
         task,
         stop,
         _questions: questions,
+        inquiries,
     })
 }

@@ -37,6 +37,8 @@ pub struct Tally {
     pub judged: usize,
     /// Those of them in which operators that were started anew had nothing else to decide.
     pub begun_anew: usize,
+    /// Pods of which somebody asked, by a review, why they wait.
+    pub asked: usize,
 }
 
 impl Tally {
@@ -93,6 +95,7 @@ impl AddAssign for Tally {
         self.rested += other.rested;
         self.judged += other.judged;
         self.begun_anew += other.begun_anew;
+        self.asked += other.asked;
     }
 }
 
@@ -111,13 +114,14 @@ impl fmt::Display for Tally {
             rested,
             judged,
             begun_anew,
+            asked,
         } = self;
         write!(
             f,
             "{admitted} pods let in, {told} told why they wait, {evicted} evicted, {reclaimed} of them for \
              other queues and {preempted} for higher priority; {groups} writes on groups, {resumed} Jobs resumed; \
              {faults} faults, {crashes} of them crashes; {rested} worlds at rest, {judged} of them judged then, and {begun_anew} once more \
-             after operators had begun anew"
+             after operators had begun anew; {asked} reviews of pods"
         )
     }
 }

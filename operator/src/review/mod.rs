@@ -83,6 +83,28 @@ pub fn channel() -> (Inquiries, Exit<Inquiry>) {
 }
 
 impl Inquiries {
+    /// Asks on behalf of this user, in this namespace, and waits for the answer.
+    pub async fn ask(
+        &self,
+        user: &str,
+        namespace: &str,
+        asked: Asked,
+    ) -> Result<Result<CardReviewStatus, NoAnswer>, Failure> {
+        let _waiting = self.wait(namespace).ok_or(Failure::Often)?;
+        let (answer, answered) = oneshot::channel();
+        let inquiry = Inquiry {
+            namespace: namespace.to_owned(),
+            asked,
+            answer,
+        };
+        self.mind.put(namespace, user, inquiry).map_err(|full| match full {
+            Full::All => Failure::Busy,
+            Full::Own => Failure::OftenAsked,
+        })?;
+        let answered = timeout(ANSWER_LIMIT, answered).await.map_err(|_| Failure::Late)?;
+        answered.map_err(|_| Failure::NotLeading)
+    }
+
     /// One more question about a namespace, while what is returned lives; none where as many wait as may.
     fn wait(&self, namespace: &str) -> Option<Waiting<'_>> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,7 +163,8 @@ pub enum NoAnswer {
 
 /// Why a question is not taken up.
 #[derive(Debug, Error)]
-pub(crate) enum Failure {
+#[expect(missing_docs, reason = "the messages say what they are")]
+pub enum Failure {
     #[error(transparent)]
     Unread(#[from] BodyError),
     #[error("the body is no AdmissionReview of admission.k8s.io/v1 for a CardReview: {0}")]
@@ -224,7 +247,7 @@ async fn review(
             Ok(asked) => asked,
             Err(refusal) => return Ok(question.refused(Refusal::Unreadable, refusal)),
         };
-        let known = ask(&inquiries, question.user(), question.namespace(), asked).await;
+        let known = inquiries.ask(question.user(), question.namespace(), asked).await;
         Ok::<_, Failure>(match known {
             Ok(Ok(status)) => question.answered(&status),
             Ok(Err(no_answer)) => question.refused(Refusal::of(&no_answer), no_answer.to_string()),
@@ -239,28 +262,4 @@ async fn review(
             .content_type(ContentType::plaintext())
             .body(told(failure.to_string()) + "\n"),
     }
-}
-
-async fn ask(
-    inquiries: &Inquiries,
-    user: &str,
-    namespace: &str,
-    asked: Asked,
-) -> Result<Result<CardReviewStatus, NoAnswer>, Failure> {
-    let _waiting = inquiries.wait(namespace).ok_or(Failure::Often)?;
-    let (answer, answered) = oneshot::channel();
-    let inquiry = Inquiry {
-        namespace: namespace.to_owned(),
-        asked,
-        answer,
-    };
-    inquiries
-        .mind
-        .put(namespace, user, inquiry)
-        .map_err(|full| match full {
-            Full::All => Failure::Busy,
-            Full::Own => Failure::OftenAsked,
-        })?;
-    let answered = timeout(ANSWER_LIMIT, answered).await.map_err(|_| Failure::Late)?;
-    answered.map_err(|_| Failure::NotLeading)
 }

@@ -59,6 +59,7 @@ use stored::Stored;
 use view::View;
 
 pub use pods::is_held;
+pub use rest::why_it_waits;
 
 /// Who writes as an operator: `operator-0` and its like.
 const OPERATORS: &str = "operator";

@@ -18,7 +18,7 @@ use super::claims::Claimed;
 use super::cross_quota::CrossQuota;
 use super::kept::Kept;
 use super::nodes::Texts;
-use super::pods::Pod;
+use super::pods::{Pod, is_held};
 use super::queues::named;
 use super::stored::Stored;
 use super::view::View;
@@ -88,15 +88,22 @@ pub fn is_alone(spec: &Value) -> bool {
 
 /// What a pod that waits is told: the reason, and the message. None where it is told nothing.
 pub fn what_is_told(stored: &Stored, key: &Key) -> Option<(String, String)> {
-    let pod = stored.now.get(&PODS)?.get(key)?;
+    let (reason, message) = told_by_condition(stored.now.get(&PODS)?.get(key)?)?;
+    Some((reason.to_owned(), message.to_owned()))
+}
+
+/// For what a pod waits that our gate alone holds, by its condition.
+pub fn why_it_waits(pod: &Value) -> Option<&str> {
+    let waits = pod["metadata"]["deletionTimestamp"].is_null() && is_held(pod) && is_alone(&pod["spec"]);
+    waits.then(|| told_by_condition(pod))?.map(|(reason, _)| reason)
+}
+
+fn told_by_condition(pod: &Value) -> Option<(&str, &str)> {
     let mut conditions = pod["status"]["conditions"].as_array()?.iter();
     let told =
         conditions.find(|condition| condition["type"] == ADMITTED_CONDITION && condition["status"] == "False")?;
     let reason = told["reason"].as_str().filter(|reason| !reason.is_empty())?;
-    Some((
-        reason.to_owned(),
-        told["message"].as_str().unwrap_or_default().to_owned(),
-    ))
+    Some((reason, told["message"].as_str().unwrap_or_default()))
 }
 
 /// Whether a pod waits for nothing but room, as far as that is judged here.

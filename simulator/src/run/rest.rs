@@ -98,7 +98,8 @@ impl Run {
         }
         let now = self.server.state().objects.now;
         let judged = self.judge.at_rest(now, &BTreeSet::new());
-        Ok(judged.err().map(|broken| (broken.rule, broken.what)))
+        let broken = judged.err().map(|broken| (broken.rule, broken.what));
+        Ok(broken.or_else(|| self.ask()))
     }
 
     /// Judges what was asked and changed nothing, in a world that has rested for so long.
