@@ -104,7 +104,8 @@ pub enum Verb {
     },
     /// Which queues hold a card, and what of it no queue is charged for
     ///
-    /// Needs the right to list cardusages, which whoever may view the whole cluster has.
+    /// Everybody sees how many are free, and how many no queue is charged for. Which queues hold them needs the right to list cardusages,
+    /// which whoever may view the whole cluster has.
     Who {
         /// Name of the card, as `kubectl card types` shows it
         card: String,
@@ -190,8 +191,8 @@ pub enum Verb {
         after_help = "Examples:\n  kubectl card lint -f job.yaml                 in a pipeline: exit code 7 where one is refused\n  kubectl card \
                             lint -f deploy/ -f queues.yaml   a directory, and the queues that it names\n  helm template . | kubectl card lint \
                             -f - -o json\n  kubectl card lint -f pod.yaml --cluster       with the queues and cards of the cluster\n  kubectl \
-                            card lint -f new/ --against old/      what may be changed so\n  kubectl card lint -f new/ --against \
-                            cluster   the same of what is there"
+                            card lint -f new/ --against old/      whether that may be changed to this\n  kubectl card lint -f new/ --against \
+                            cluster   whether it may be applied to what is there"
     )]
     Lint {
         /// File or directory of manifests, YAML or JSON; - is the input
@@ -200,20 +201,21 @@ pub enum Verb {
         /// Also the directories in these directories
         #[arg(short = 'R', long)]
         recursive: bool,
-        /// Judge changes: from what this file or directory has, or `cluster`, to what -f has; what is in -f alone is created
+        /// Judge updates: of what this file or directory has, or the `cluster`, to what -f has; objects in -f alone are created
         #[arg(long, value_name = "FILE|cluster")]
         against: Vec<PathBuf>,
         /// Ask the cluster for queues, cards, groups and settings that are not in the files
         #[arg(long)]
         cluster: bool,
-        /// Warnings fail, too
+        /// Exit with 7 for warnings, too
         #[arg(long)]
         strict: bool,
     },
     /// Who would be let in, where, in which order, and why not, if these manifests were applied or quotas and nodes were others
     ///
     /// The operator's own engine decides, as if everybody who is let in ran for ever. From the cluster it takes the rights to list
-    /// nodes, queues, namespaces, podgroups, jobs and pods; from files alone, none. Where pods are not pinned, the scheduler may choose
+    /// nodes, queues, namespaces, jobs and pods; without those for podgroups, priorityclasses and what is of resource.k8s.io it says what it left
+    /// out. From files alone, it takes none. Where pods are not pinned, the scheduler may choose
     /// another node.
     #[command(
         after_help = "Examples, of which each changes what the first tells:\n  kubectl card simulate --from-cluster    what waits now\n      --set \

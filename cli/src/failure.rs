@@ -71,7 +71,7 @@ pub enum Failure {
     #[error("{0}")]
     NoClass(String),
     #[error(
-        "you may not list {0}: a simulation reads nodes, queues, namespaces, podgroups, jobs and pods of the whole cluster; name files by -f instead"
+        "you may not list {0}: a simulation reads nodes, queues, namespaces, jobs and pods of the whole cluster; name files by -f instead"
     )]
     MayNotSimulate(&'static str),
     #[error(

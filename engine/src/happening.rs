@@ -25,8 +25,8 @@ worded! {
         MgpuCardsUnknown = "MGPUCardsUnknown",
         /// Its claims got other cards than it was let in for: those are charged.
         OtherCardsAllocated = "OtherCardsAllocated",
-        /// The operator fell or stood still over it, and goes on without it: make it simpler, and tell who keeps Cardgate. It is looked at
-        /// again when it is changed.
+        /// The operator crashed or hung while it processed the object, and goes on without it. That is a mistake of Cardgate's: report it
+        /// to its developers, with the object. It is looked at again when it is changed.
         SetAside = "SetAside",
         /// Its queue keeps what it asks for, and its pods may be made.
         Enqueued = "Enqueued",

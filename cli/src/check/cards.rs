@@ -71,7 +71,8 @@ fn of_cards(types: &[CardType]) -> Vec<Finding> {
         if status.unaccounted > 0 {
             let count = status.unaccounted;
             said.push(format!(
-                "{count} in use that no queue is charged for: kubectl get cardusage unaccounted -o yaml shows by whom"
+                "{count} in use that no queue is charged for: look among the pods without a queue (kubectl get pods -A -l \
+                 '!card.volcano.sh/queue'), and name a queue on their namespaces"
             ));
         }
         if status.not_counted > 0 {

@@ -83,7 +83,7 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
         ),
         Reason::RefusedByApiServer => "the API server refuses to let the pod in".to_owned(),
         Reason::ReservationTimeout => {
-            "the pod stands aside, since earlier ones of its controller could not be placed".to_owned()
+            "the pod lets others go first for a while: the scheduler could not place earlier ones of its controller".to_owned()
         }
         // A pod may wait for what another of its gang lacks, and its own queue be for others: what that has is not its to know.
         Reason::InsufficientCpuQuota | Reason::InsufficientMemoryQuota | Reason::InsufficientScalarQuota

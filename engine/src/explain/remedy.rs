@@ -121,7 +121,9 @@ impl Reason {
                 "create the pod anew with a compute policy, a number of cards and a node selector that some mGPU node meets, or \
                  have such a node added"
             }
-            Self::TooComplex if of_pod => "split the pod, or wait for cards that are less in use",
+            Self::TooComplex if of_pod => {
+                "split the pod, or wait for cards that are less in use; where it is for whole cards, name fewer, and say less about nodes"
+            }
             Self::TooComplex => "make pods of fewer kinds, or wait for cards that are less in use",
         }
     }

@@ -29,6 +29,9 @@ const CHANGED: &str = "it is changed";
 /// The same of a pod whose namespace is.
 const RESTARTED: &str = "the operator is started anew";
 
+/// What to do about it.
+const REPORT: &str = "That is a mistake of Cardgate's: report it to its developers, with this object";
+
 /// What is set aside, shared by the minds of a process, of which one at a time is at work.
 #[derive(Debug, Clone, Default)]
 pub struct Aside(Arc<Mutex<State>>);
@@ -121,7 +124,7 @@ impl Aside {
         }
     }
 
-    /// How many objects of each kind are set aside, and how many namespaces with all their waiting pods.
+    /// How many objects of a kind are set aside.
     pub fn count(&self, kind: ObjectKind) -> usize {
         let state = self.state();
         state.entries.keys().filter(|(of, _)| *of == kind).count()
@@ -274,18 +277,22 @@ impl State {
                 return self.hear_pod(pod);
             };
             if !holds {
-                let said = entry.say(&waits("the operator fell or stood still over this pod", CHANGED), true);
+                let said = entry.say(&waits("the operator crashed or hung over this pod", CHANGED), true);
                 return Heard::Aside(Observation::PodGone(uid), said);
             }
             if entry.again {
-                let said = "the operator fell or stood still over this pod, and over what it requests: it is set aside, and \
-                            nothing that it holds is counted. Delete it, and tell who keeps Cardgate";
-                let said = entry.say(said, false);
+                let said = format!(
+                    "the operator crashed or hung over this pod, and over what it requests: it is set aside, and nothing that it holds is \
+                     counted. Delete it when it can be spared. {REPORT}"
+                );
+                let said = entry.say(&said, false);
                 return Heard::Aside(Observation::PodGone(uid), said);
             }
-            let said = "the operator fell or stood still over this pod: it is set aside, and counts with what it requests and \
-                        nothing else that it says. Delete it when it can be spared, and tell who keeps Cardgate";
-            let said = entry.say(said, false);
+            let said = format!(
+                "the operator crashed or hung over this pod: it is set aside, and counts with what it requests and nothing else that it \
+                 says. Delete it when it can be spared. {REPORT}"
+            );
+            let said = entry.say(&said, false);
             reduce(&mut pod);
             return Heard::Aside(Observation::Pod(pod), said);
         }
@@ -300,7 +307,7 @@ impl State {
             uid: (&*uid).into(),
         };
         let message = waits(
-            "the operator fell or stood still over several pods of this namespace",
+            "the operator crashed or hung over several pods of this namespace",
             RESTARTED,
         );
         // Said of each once: afterwards its own condition says so.
@@ -352,16 +359,12 @@ fn path(namespace: &str, name: &str) -> Box<str> {
 }
 
 fn waits(what_happened: &str, until: &str) -> String {
-    format!(
-        "{what_happened}: it is set aside, so that others get in, and is looked at again when {until}. Make simpler ones, and \
-         tell who keeps Cardgate"
-    )
+    format!("{what_happened}: it is set aside, so that others get in, and is looked at again when {until}. {REPORT}")
 }
 
 fn said_of(what: &str) -> String {
     format!(
-        "the operator fell or stood still over this {what}: it is set aside, and is looked at again when it is changed. Make it \
-         simpler, and tell who keeps Cardgate"
+        "the operator crashed or hung over this {what}: it is set aside, and is looked at again when it is changed. {REPORT}"
     )
 }
 
