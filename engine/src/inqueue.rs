@@ -34,6 +34,13 @@ impl Demand {
         }
     }
 
+    /// Whether it asks for all that another one asks for, of each set of alternatives.
+    pub fn covers(&self, other: &Self) -> bool {
+        let has = |(set, count): &(CardSet, i64)| self.cards.iter().any(|(own, most)| own == set && most >= count);
+        let mut resources = other.resources.iter();
+        resources.all(|(dimension, amount)| self.resources.get(dimension) >= amount) && other.cards.iter().all(has)
+    }
+
     /// What it asks for any of.
     pub fn dimensions(&self) -> impl Iterator<Item = Dimension> + '_ {
         let cards = self.cards.iter().flat_map(|(set, _)| set.iter());

@@ -4,10 +4,11 @@ use cardgate_tests::cardgate::{Cardgate, NAMESPACE, Settings};
 use cardgate_tests::controlplane::{ControlPlane, Options};
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::{pod, queue};
-use crds::keys;
-use k8s_openapi::api::core::v1::Pod;
+use crds::keys::{self, CONFIG_MAP};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
 use kube::api::PostParams;
+use serde_json::json;
 
 type Outcome = anyhow::Result<()>;
 
@@ -122,5 +123,46 @@ async fn cardgates_definitions_are_not_put_over_volcanos_without_a_word() -> Out
         plane.kubectl().run(install).await?;
     }
     plane.kubectl().apply(&volcanos).await?;
+    Ok(())
+}
+
+/// What is installed brings the configuration without data, so that nothing of it is overwritten.
+#[tokio::test]
+async fn an_upgrade_keeps_the_configuration_as_the_documents_say() -> Outcome {
+    const FILE: &str = "manifests/base/config.yaml";
+    let plane = ControlPlane::start(Options::default().without_kwok().without_scheduler()).await?;
+    let maps: Api<ConfigMap> = Api::namespaced(plane.client().await?, NAMESPACE);
+    let kubectl = plane.kubectl();
+    kubectl.run(["create", "namespace", NAMESPACE]).await?;
+    let install = ["apply", "--server-side", "--field-manager=cardgate", "-f", FILE];
+    let file = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": CONFIG_MAP, "namespace": NAMESPACE },
+        "data": { "cardgate.yaml": "unqueuedCards: charge" } });
+    let file = file.to_string();
+    let patch = json!({ "data": { "cardgate.yaml": "unqueuedCards: charge" } }).to_string();
+    let patched = [
+        "patch",
+        "configmap",
+        CONFIG_MAP,
+        "-n",
+        NAMESPACE,
+        "--type=merge",
+        "-p",
+        &patch,
+    ];
+    for (write, stays) in [
+        (&patched[..], true),
+        (&["apply", "--server-side", "-f", "-"], true),
+        (&["apply", "-f", "-"], false),
+    ] {
+        kubectl.run(install).await?;
+        let stdin = write.ends_with(&["-"]).then_some(&*file);
+        let written = kubectl.output(write.iter().copied(), stdin).await?;
+        assert!(written.status.success(), "{written:?}");
+        assert!(maps.get(CONFIG_MAP).await?.data.is_some(), "{write:?}");
+        kubectl.run(install).await?;
+        let data = maps.get(CONFIG_MAP).await?.data;
+        assert_eq!(data.is_some(), stays, "{write:?}: {data:?}");
+        kubectl.run(["delete", "-f", FILE]).await?;
+    }
     Ok(())
 }

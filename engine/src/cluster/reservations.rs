@@ -10,6 +10,7 @@ use super::deadlines::after_refused_writes;
 use super::waiting::Refused;
 use super::workload::{Enqueued, Said, Step, Workload};
 use crate::ids::{QueueId, WorkloadId};
+use crate::inqueue::Demand;
 use crate::reason::Reason;
 use crate::refs::WorkloadKind;
 
@@ -196,17 +197,19 @@ impl Cluster {
         };
         let queue = claim.queue;
         let open = claim.may_be_kept() && !workload.is_started() && self.enqueues(workload.kind);
-        if open && workload.is_enqueued() {
+        if open && workload.is_enqueued() && !self.asks_with_its_group(id) {
             if workload.reserved.is_none() {
                 let demand = self.metered(workload, &claim.demand);
                 self.leave_line(id);
                 self.reserve_in(queue, id, &demand);
                 self.workloads[id].reserve(queue, demand);
                 self.reservations.kept_anew.insert(id);
+                self.note_kept_for_job(id, true);
             }
         } else {
+            let is_enqueued = workload.is_enqueued();
             self.unreserve(id);
-            if open {
+            if open && !is_enqueued {
                 self.line_up(id, queue);
             }
         }
@@ -261,5 +264,50 @@ impl Cluster {
             return;
         };
         self.release_in(queue, id, &demand);
+        self.note_kept_for_job(id, false);
+    }
+
+    /// What is kept for the pods of a workload, and in which queues: for itself, and for the Jobs whose pods are of this group, or for the group
+    /// that this Job's pods are of. To count one against the other would keep the pods out for which it is kept.
+    pub(crate) fn kept_for_pods_of(&self, id: WorkloadId) -> impl Iterator<Item = (QueueId, &Demand)> {
+        let workload = self.workload(id);
+        let kin = workload.jobs_kept.iter().copied().chain(self.group_of_job(id));
+        let kept = std::iter::once(id).chain(kin);
+        kept.filter_map(|id| self.workload(id).reservation())
+    }
+
+    /// Whether the group that a Job's pods are of asks for all that the Job asks for: what is kept for the group is kept for the Job.
+    fn asks_with_its_group(&self, id: WorkloadId) -> bool {
+        let asked_by_group = self.group_of_job(id).and_then(|group| self.asked_by(group));
+        asked_by_group
+            .zip(self.asked_by(id))
+            .is_some_and(|(group, job)| group.covers(job))
+    }
+
+    /// What a workload asks for as a whole, where it does.
+    pub(super) fn asked_by(&self, id: WorkloadId) -> Option<&Demand> {
+        let claim = self.workload(id).claim.as_ref().filter(|claim| claim.may_be_kept());
+        claim.map(|claim| &claim.demand)
+    }
+
+    /// The group that a Job's pods belong to, where it is there or named by anybody.
+    fn group_of_job(&self, id: WorkloadId) -> Option<WorkloadId> {
+        let job = self.workload(id);
+        let group = job.claim.as_ref()?.naming.group.as_ref()?;
+        let group = self.workload_named(WorkloadKind::PodGroup, &job.namespace, group)?;
+        (job.kind == WorkloadKind::Job).then_some(group)
+    }
+
+    fn note_kept_for_job(&mut self, id: WorkloadId, is_kept: bool) {
+        if let Some(group) = self.group_of_job(id) {
+            self.workloads[group].note_kept_for_job(id, is_kept);
+        }
+    }
+
+    /// What is kept for the Jobs whose pods belong to a group depends on what the group asks for.
+    pub(super) fn settle_jobs_of(&mut self, group: WorkloadId) {
+        for job in self.workload(group).jobs.clone() {
+            self.settle(job);
+        }
     }
 }

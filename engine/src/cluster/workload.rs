@@ -161,8 +161,10 @@ pub struct Facts {
     pub(super) waits_since: Timestamp,
     /// The queue in whose line it stands.
     pub(super) in_line: Option<QueueId>,
-    /// Of a group: the Jobs that name no queue, and whose pods belong to it.
+    /// Of a group: the Jobs whose pods belong to it.
     pub(super) jobs: BTreeSet<WorkloadId>,
+    /// Those of them for which something is kept.
+    pub(super) jobs_kept: BTreeSet<WorkloadId>,
     /// How often reservations of its namespace in this queue ran out unused.
     pub(super) lapses: u32,
     /// Whether a pod of it has taken over from what it asks for as a whole.
@@ -333,7 +335,12 @@ impl Facts {
 
     /// What its queue keeps for it.
     pub fn reserved(&self) -> Option<&Demand> {
-        self.reserved.as_ref().map(|(_, demand)| demand)
+        self.reservation().map(|(_, demand)| demand)
+    }
+
+    /// The same, and in which queue.
+    pub(super) fn reservation(&self) -> Option<(QueueId, &Demand)> {
+        self.reserved.as_ref().map(|(queue, demand)| (*queue, demand))
     }
 
     /// The priority of the first of its pods that wait.

@@ -96,6 +96,7 @@ impl Cluster {
         let (queue, naming) = (claim.queue, claim.naming.clone());
         let before = self.workloads[id].say(claim, now);
         let moved = before.as_ref().is_some_and(|before| before.queue != queue);
+        let asks_anew = before.as_ref().map(|before| &before.demand) != self.asked_by(id);
         self.name_group(id, before.as_ref().map(|before| &before.naming), Some(&naming));
         self.queues[queue].join();
         self.unreserve(id);
@@ -107,6 +108,9 @@ impl Cluster {
         }
         if moved || is_new {
             self.find_queues_of_jobs(id, now);
+        }
+        if asks_anew {
+            self.settle_jobs_of(id);
         }
         if is_new {
             self.find_queues_of_pods(id, now);
@@ -125,6 +129,7 @@ impl Cluster {
         self.rebalance(id);
         self.settle(id);
         self.find_queues_of_jobs(id, now);
+        self.settle_jobs_of(id);
         self.name_group(id, Some(&claim.naming), None);
         self.queues[claim.queue].quit();
         self.forget_empty_queue(claim.queue);
@@ -138,10 +143,10 @@ impl Cluster {
         }
     }
 
-    /// A Job has come to belong to another group: of that one, its queue depends.
+    /// A Job has come to belong to another group: on that one depends its queue, where it names none, and what is kept for it.
     fn name_group(&mut self, job: WorkloadId, before: Option<&QueueNaming>, naming: Option<&QueueNaming>) {
         let namespace = Arc::clone(&self.workload(job).namespace);
-        let group = |naming: Option<&QueueNaming>| naming.filter(|naming| naming.queue.is_none())?.group.clone();
+        let group = |naming: Option<&QueueNaming>| naming?.group.clone();
         if let Some(group) = group(naming) {
             let group = self.workload_id(WorkloadKind::PodGroup, &namespace, &group);
             self.workload_mut(group).take_in_job(job);

@@ -306,16 +306,14 @@ fn check_against<L: Fn(Dimension) -> Option<i128>>(
         inqueue: &below.inqueue,
         elastic: &below.elastic,
     };
-    let workload = cluster.workload(id);
-    let counts_own = |claim: &Claim| at.is_none_or(|at| cluster.ancestry(claim.queue).any(|level| level == at));
+    let counts = |queue: QueueId| at.is_none_or(|at| cluster.ancestry(queue).any(|level| level == at));
+    let for_own_pods = cluster.kept_for_pods_of(id).filter(|(queue, _)| counts(*queue));
     let is_empty = level.and_then(Queue::quota).is_some_and(|quota| quota.is_empty);
     JobCheck {
         arguments: &configuration.capacity_card,
         is_empty: is_empty && at == Some(queue) && configuration.queue_plugin == QueuePlugin::CapacityCard,
         limit,
         loads: own.into_iter().chain([below]).collect(),
-        own: workload
-            .reserved()
-            .filter(|_| workload.claim.as_ref().is_some_and(counts_own)),
+        own: for_own_pods.map(|(_, demand)| demand).collect(),
     }
 }

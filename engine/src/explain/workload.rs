@@ -144,7 +144,7 @@ pub(super) fn could_ever_take(
 ) -> bool {
     let check = JobCheck {
         loads: Vec::new(),
-        own: None,
+        own: Vec::new(),
         ..check_at(cluster, id, queue, at)
     };
     check.check(demand).is_ok()

@@ -30,8 +30,8 @@ pub struct JobCheck<'a, L> {
     pub limit: L,
     /// Its own load, and that of the queues below it.
     pub loads: Vec<Load<'a>>,
-    /// A reservation that does not count: the workload's own.
-    pub own: Option<&'a Demand>,
+    /// Reservations that do not count: those for the workload's own pods.
+    pub own: Vec<&'a Demand>,
 }
 
 /// What a set of alternatives comes to, for decisions and for messages.
@@ -83,11 +83,11 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
 
     /// What a Kubernetes resource comes to.
     pub fn resource(&self, demand: &Demand, dimension: Dimension) -> Sums {
-        let own = self.own.map_or(0, |own| own.resources.get(dimension));
+        let own = self.own.iter().map(|own| i128::from(own.resources.get(dimension)));
         Sums {
             asked: demand.resources.get(dimension).into(),
             allocated: self.sum(|load| load.allocated.get(dimension)),
-            inqueue: self.sum(|load| load.inqueue.resource(dimension)) - i128::from(own),
+            inqueue: self.sum(|load| load.inqueue.resource(dimension)) - own.sum::<i128>(),
             elastic: self.sum(|load| load.elastic.get(dimension)),
             quota: (self.limit)(dimension),
         }

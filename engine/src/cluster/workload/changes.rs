@@ -68,6 +68,7 @@ impl Workload {
             waits_since: Timestamp::MAX,
             in_line: None,
             jobs: BTreeSet::new(),
+            jobs_kept: BTreeSet::new(),
             lapses: 0,
             ran: false,
             core: BTreeSet::new(),
@@ -178,6 +179,16 @@ impl Workload {
     /// A Job's pods belong to this group no longer.
     pub(in crate::cluster) fn let_go_of_job(&mut self, job: WorkloadId) {
         self.0.named -= usize::from(self.0.jobs.remove(&job));
+        self.0.jobs_kept.remove(&job);
+    }
+
+    /// Whether something is kept for a Job whose pods belong to this group.
+    pub(in crate::cluster) fn note_kept_for_job(&mut self, job: WorkloadId, is_kept: bool) {
+        if is_kept {
+            self.0.jobs_kept.insert(job);
+        } else {
+            self.0.jobs_kept.remove(&job);
+        }
     }
 
     /// A pod of it has succeeded.

@@ -20,9 +20,9 @@ use crate::lacking::Lacking;
 pub(super) struct Likeness {
     lacking: Lacking,
     is_started: bool,
-    /// Whether what the group asks for has been checked, and what is kept for it alone.
+    /// Whether what the group asks for has been checked, and what is kept for its pods alone.
     asks_for_cards: bool,
-    reserved: Option<(QueueId, Demand)>,
+    reserved: Vec<(QueueId, Demand)>,
     /// The group, where others are evicted for it: what is set aside for it is for none that is like it.
     served: Option<WorkloadId>,
     /// Its pods that wait, in order: so many of a shape.
@@ -63,12 +63,12 @@ impl Likeness {
         }
         let workload = cluster.workload(id);
         let claim = workload.claim.as_ref();
-        let reserved = claim.zip(workload.reserved());
+        let reserved = cluster.kept_for_pods_of(id);
         Self {
             lacking,
             is_started: workload.is_started(),
             asks_for_cards: claim.is_some_and(|claim| !claim.demand.cards.is_empty()),
-            reserved: reserved.map(|(claim, demand)| (claim.queue, demand.clone())),
+            reserved: reserved.map(|(queue, demand)| (queue, demand.clone())).collect(),
             served: Some(id).filter(|id| cluster.sets_aside_for(*id)),
             line: runs,
         }

@@ -58,7 +58,7 @@ impl Scene {
                 inqueue: &inqueue,
                 elastic: &self.elastic,
             }],
-            own: None,
+            own: Vec::new(),
         })
     }
 

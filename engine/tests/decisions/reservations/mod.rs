@@ -1,6 +1,7 @@
 //! What queues keep for groups and Jobs: for whom, in which queue, and for how long.
 
 mod in_vain;
+mod kin;
 mod told;
 
 use engine::cluster::waiting::Refused;
@@ -231,20 +232,21 @@ fn a_workload_without_a_queue_of_its_own_moves_with_what_names_it() {
         json!({"scheduling.k8s.io/group-name": "a"}),
     );
     world.job(&of_group);
-    world.admit();
+    let is_resumed_in = |world: &mut World, queue: &str| {
+        let resumed = world.decide();
+        matches!(&resumed[..], [Action::Resume(resumed)] if &*resumed.queue == queue)
+    };
+    assert!(is_resumed_in(&mut world, "team-a"));
     assert_eq!((world.kept("team-a"), world.kept("team-b")), (5, 0));
     world.namespace("team", &[], Some("team-b"));
-    world.admit();
+    assert!(is_resumed_in(&mut world, "team-b"));
     assert_eq!((world.kept("team-a"), world.kept("team-b")), (0, 5));
     world.group(&asking("c", 1));
     world.admit();
     assert!(world.is_kept("team", "c"), "nobody is left in the line of team-a");
     world.remove_group("team", "a");
-    let resumed = world.decide();
-    assert!(
-        matches!(&resumed[..], [Action::Resume(resumed)] if &*resumed.queue == "team-b"),
-        "{resumed:?}"
-    );
+    assert_eq!(world.decide(), []);
+    assert_eq!((world.kept("team-a"), world.kept("team-b")), (1, 5), "for the Job alone");
 }
 
 #[test]

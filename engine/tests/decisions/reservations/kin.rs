@@ -1,0 +1,89 @@
+//! A Job that is taken as a whole, and the group that its pods are of: what is kept for the one is kept for the pods of both.
+
+use super::*;
+
+fn held(name: &str, cards: i64, group: &str) -> Object {
+    let template = json!({"annotations": {"scheduling.volcano.sh/queue-name": "team-a", "scheduling.k8s.io/group-name": group}});
+    held_job(name, &format!(r#"{{"A100": {cards}}}"#)).set(["spec", "template", "metadata"], template)
+}
+
+/// As users see it once it is resumed.
+fn resumed(job: Object) -> Object {
+    let annotations = json!({"volcano.sh/card.request": r#"{"A100": 5}"#});
+    job.set(["spec", "suspend"], false).set(["metadata", "annotations"], annotations)
+}
+
+fn member(job: &str, index: i64, group: &str) -> Object {
+    let name = format!("{job}-{index}");
+    pod(&name).asks("A100", 1).of(group).controlled_by("Job", job)
+}
+
+/// Resumes the Jobs that one round resumes.
+fn jobs(world: &mut World) -> Vec<String> {
+    let actions = world.decide().into_iter();
+    let resumed = actions.filter_map(|action| match action {
+        Action::Resume(resumption) => Some(resumption.job.name.to_string()),
+        _ => None,
+    });
+    resumed.collect()
+}
+
+/// What is kept for the Job kept out its own pods, for as long as it was kept.
+#[test]
+fn a_group_takes_what_is_kept_for_the_job_of_its_pods() {
+    let mut world = world();
+    world.group(&group("g", 5));
+    world.job(&held("j", 5, "g"));
+    assert_eq!(jobs(&mut world), ["j"]);
+    assert_eq!(world.kept("team-a"), 5);
+    world.job(&resumed(held("j", 5, "g")));
+    // Others don't.
+    world.group(&group("h", 5));
+    world.pods((0..5).map(|index| pod(&format!("h-{index}")).asks("A100", 1).of("h")));
+    assert_eq!(world.admit(), []);
+    world.pods((0..5).map(|index| member("j", index, "g")));
+    assert_eq!(world.admit().len(), 5);
+    assert_eq!(world.kept("team-a"), 0);
+}
+
+/// What was kept for the group kept out the Job that makes its pods: nobody ever got in.
+#[test]
+fn what_a_group_and_its_job_ask_for_is_kept_once() {
+    for is_group_first in [true, false] {
+        let mut world = world();
+        let (asking, held) = (asking("g", 5), held("j", 5, "g"));
+        if is_group_first {
+            world.group(&asking);
+        } else {
+            world.job(&held);
+        }
+        jobs(&mut world);
+        world.group(&asking);
+        world.job(&held);
+        jobs(&mut world);
+        for (kind, name) in [(WorkloadKind::PodGroup, "g"), (WorkloadKind::Job, "j")] {
+            let id = world.cluster.workload_named(kind, "team", name).unwrap();
+            assert!(world.cluster.workload(id).is_enqueued(), "{name} {is_group_first}");
+        }
+        assert_eq!(world.kept("team-a"), 5, "{is_group_first}");
+        world.job(&resumed(held));
+        world.pods((0..5).map(|index| member("j", index, "g")));
+        assert_eq!(world.admit().len(), 5);
+        assert_eq!(world.kept("team-a"), 0);
+    }
+}
+
+/// A group that asks for less than its Job takes nothing off it, and one that asks for nothing any more gives it back what is kept.
+#[test]
+fn a_job_keeps_what_its_group_does_not_ask_for() {
+    let mut world = world();
+    world.group(&asking("g", 2));
+    world.job(&held("j", 3, "g"));
+    assert_eq!(jobs(&mut world), ["j"]);
+    assert_eq!(world.kept("team-a"), 2 + 3);
+    world.group(&asking("g", 3));
+    jobs(&mut world);
+    assert_eq!(world.kept("team-a"), 3);
+    world.remove_group("team", "g");
+    assert_eq!(world.kept("team-a"), 3);
+}
