@@ -10,6 +10,7 @@ use crds::scoring_strategy::ScoringStrategy;
 use super::Grant;
 use super::fit::NodeSearch;
 use crate::alternative::Alternative;
+use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::ids::NodeId;
@@ -47,6 +48,26 @@ pub(super) fn asked(cluster: &Cluster, shape: &Shape) -> Option<Vec<i64>> {
 pub(super) fn has_quota(cluster: &Cluster, asked: &[i64], node: NodeId) -> bool {
     let lines = cluster.gpu_nodes().lines(node);
     lines.is_none_or(|lines| exceeded(lines, asked).is_none())
+}
+
+/// What the quotas of a node lack for a pod that asks for this; none where they would not do if no other were there.
+pub(super) fn lacking(cluster: &Cluster, asked: &[i64], node: NodeId) -> Option<Vec<(Dimension, i128)>> {
+    let Some(lines) = cluster.gpu_nodes().lines(node) else {
+        return Some(Vec::new());
+    };
+    let lines = cluster.gpu_nodes().resources().iter().zip(lines).zip(asked);
+    let mut missing = Vec::new();
+    for ((resource, line), asked) in lines {
+        let quota = i128::from(line.quota);
+        let more = line.used + line.assumed + i128::from(*asked) - quota;
+        if i128::from(*asked) > quota {
+            return None;
+        }
+        if more > 0 {
+            missing.push((Dimension::Resource(*resource), more));
+        }
+    }
+    Some(missing)
 }
 
 /// Whether the quotas of a node would do for a pod of this shape if no other were there.

@@ -59,6 +59,8 @@ pub(super) struct Member {
     pub(super) request: Arc<Amounts>,
     /// Whether it has shares of cards, or devices.
     pub(super) is_on_cards: bool,
+    /// Whether it counts against what its node has for such pods.
+    pub(super) is_without_gpu: bool,
 }
 
 impl Candidacy {
@@ -86,9 +88,9 @@ impl Candidacy {
         Some(all)
     }
 
-    /// What it gives on a node.
-    fn gives_on(&self, node: Option<NodeId>, dimension: Dimension) -> i128 {
-        let there = self.members.iter().filter(|member| member.node == node);
+    /// What its pods of a kind give on a node.
+    fn gives_on(&self, node: Option<NodeId>, dimension: Dimension, is_meant: impl Fn(&Member) -> bool) -> i128 {
+        let there = self.members.iter().filter(|member| member.node == node && is_meant(member));
         there.map(|member| i128::from(member.request.get(dimension))).sum()
     }
 
@@ -100,7 +102,8 @@ impl Candidacy {
         };
         match place {
             _ if self.members.is_empty() => 0,
-            Place::Node => self.gives_on(node, *dimension),
+            Place::Node => self.gives_on(node, *dimension, |_| true),
+            Place::NodeQuota => self.gives_on(node, *dimension, |member| member.is_without_gpu),
             Place::Level(level) if self.level <= *level => of(&self.charged),
             Place::Level(_) => 0,
             Place::Cluster => of(&self.usable),

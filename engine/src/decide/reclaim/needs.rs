@@ -10,6 +10,8 @@ use crate::policies::capacity;
 pub(super) enum Place {
     /// On the node.
     Node,
+    /// Of what the node has for pods without GPU (CrossQuota).
+    NodeQuota,
     /// At this level above the queue: 0 is the queue itself.
     Level(usize),
     /// In the cluster.

@@ -17,7 +17,7 @@ use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::decide::effort::Effort;
-use crate::decide::fit;
+use crate::decide::{cross_quota, fit};
 use crate::decide::mgpu::WithoutSome;
 use crate::ids::{NodeId, PodId};
 
@@ -66,6 +66,8 @@ struct Question<'a> {
     levels: Vec<Need>,
     /// Who gives any of that, the first of them.
     elsewhere: Vec<usize>,
+    /// What it asks of the quotas of GPU nodes, where these decide.
+    quotas: Option<Vec<i64>>,
     /// Where it asks for shares of cards (mGPU).
     cards: Option<WithoutSome<'a>>,
     /// Of shares everything is missing together: compute may be free on the one card, and memory on the other. So are the cards that
@@ -102,8 +104,8 @@ impl Question<'_> {
 
     /// Of which shares or cards there is too little on a node that lacks this: where the number of some cards does not suffice, of
     /// those.
-    fn of_cards_on(&self, lacking: &[(Dimension, i128)]) -> Cow<'_, [Dimension]> {
-        let is_short = |card: &&Dimension| card.card().is_some() && lacking.iter().any(|(lacking, _)| lacking == *card);
+    fn of_cards_on(&self, missing: &[Need]) -> Cow<'_, [Dimension]> {
+        let is_short = |card: &&Dimension| card.card().is_some() && missing.iter().any(|(_, missing, _)| missing == *card);
         let short: Vec<_> = self.of_cards.iter().filter(is_short).copied().collect();
         if short.is_empty() {
             Cow::Borrowed(&self.of_cards)
@@ -114,6 +116,19 @@ impl Question<'_> {
 
     fn could_take(&self, node: NodeId) -> bool {
         self.cards.as_ref().is_none_or(|cards| cards.could_take(node))
+    }
+
+    /// What it lacks of a node, and of what that has for pods without GPU; none where it could not go there whatever came free.
+    fn missing_on(&self, node: NodeId) -> Option<Vec<Need>> {
+        let lacking = fit::lacking(self.cluster, self.shape, self.alternative, node)?;
+        let of_node = lacking
+            .into_iter()
+            .map(|(dimension, amount)| (Place::Node, dimension, amount));
+        let quotas = self.quotas.as_ref();
+        let lacking = quotas.map_or(Some(Vec::new()), |asked| cross_quota::lacking(self.cluster, asked, node))?;
+        let of_quotas = lacking.into_iter();
+        let of_quotas = of_quotas.map(|(dimension, amount)| (Place::NodeQuota, dimension, amount));
+        Some(of_node.chain(of_quotas).collect())
     }
 
     /// Whether some node has room for it as it is; and of the others that could take it, how many pods at least have to go, those
@@ -128,16 +143,16 @@ impl Question<'_> {
             if !self.could_take(*node) {
                 continue;
             }
-            let Some(lacking) = fit::lacking(self.cluster, self.shape, self.alternative, *node) else {
+            let Some(missing) = self.missing_on(*node) else {
                 continue;
             };
-            if lacking.is_empty() && self.fits(*node, &[]) {
+            if missing.is_empty() && self.fits(*node, &[]) {
                 has_room = true;
                 continue;
             }
             // Where nobody gives what is lacking, nobody need be looked at.
-            let pods = lacking.iter();
-            let pods = pods.map(|(dimension, amount)| pods_for(*amount, most.get(dimension).copied()));
+            let pods = missing.iter();
+            let pods = pods.map(|(_, dimension, amount)| pods_for(*amount, most.get(dimension).copied()));
             if let Some(pods) = pods.collect::<Option<Vec<_>>>() {
                 others.push((pods.into_iter().max().unwrap_or(1), *node));
             }
@@ -190,6 +205,7 @@ impl Pool {
             alternative,
             levels,
             elsewhere,
+            quotas: cross_quota::asked(cluster, shape),
             cards: WithoutSome::of(cluster, shape, effort),
             of_cards: if shape.task.claimed.is_some() {
                 let cards = alternative.into_iter().flat_map(Alternative::cards);
@@ -289,24 +305,20 @@ impl Pool {
 
     /// The cheapest set for a node, where that is better than the best so far.
     fn look_at(&mut self, question: &Question<'_>, node: NodeId, best: &mut Option<Plan>) {
-        let Question {
-            cluster, shape, effort, ..
-        } = *question;
-        effort.look_at_node(shape);
+        let Question { cluster, effort, .. } = *question;
+        effort.look_at_node(question.shape);
         if !question.could_take(node) {
             return;
         }
-        let Some(lacking) = fit::lacking(cluster, shape, question.alternative, node) else {
+        let Some(missing) = question.missing_on(node) else {
             return;
         };
         let fits = |without: &[PodId]| question.fits(node, without);
         let cards_fit = fits(&[]);
-        if lacking.is_empty() && cards_fit {
+        if missing.is_empty() && cards_fit {
             return;
         }
-        let of_cards = question.of_cards_on(&lacking);
-        let missing = lacking.into_iter();
-        let missing = missing.map(|(dimension, amount)| (Place::Node, dimension, amount));
+        let of_cards = question.of_cards_on(&missing);
         let needs: Vec<Need> = question.levels.iter().copied().chain(missing).collect();
         let lack = Lack {
             cluster,

@@ -41,7 +41,7 @@ impl Source {
     fn reaches(&self, place: Place) -> bool {
         match place {
             Place::Level(level) => self.level <= level,
-            Place::Cluster | Place::Node => true,
+            Place::Cluster | Place::Node | Place::NodeQuota => true,
         }
     }
 }
@@ -372,6 +372,7 @@ impl Victims {
                 node: pod.room,
                 request: Arc::clone(pod.request()),
                 is_on_cards: pod.task.mgpu.is_some() || pod.task.claimed.is_some(),
+                is_without_gpu: !cluster.asks_for_gpu(pod.request()),
             }],
             level: source.level,
             usable: if cluster.gives_to_others(pod.room) {

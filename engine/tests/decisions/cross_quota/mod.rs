@@ -4,6 +4,7 @@ mod claims;
 mod extender;
 mod limits;
 mod properties;
+mod reclaim;
 mod shown;
 
 use std::sync::Arc;
