@@ -246,7 +246,14 @@ const TOGETHER: [Found; 22] = [
 ];
 
 /// Worlds beside Volcano's controllers, with pods that are in no queue and queues that are gone.
-const NO_QUEUE: [Found; 13] = [
+const NO_QUEUE: [Found; 14] = [
+    (
+        90_310,
+        200,
+        4,
+        true,
+        "who shared a card and named no queue waited in the default queue still, when the namespace had come to name one",
+    ),
     (
         23_558,
         120,

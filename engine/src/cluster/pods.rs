@@ -53,9 +53,7 @@ impl Cluster {
             return;
         }
         let known = self.pods.id(&uid);
-        if let Some(marks) = known.and_then(|id| self.mark_pod(id)) {
-            *marks.epoch = epoch;
-        }
+        self.note_named_by(epoch, known);
         let mut reading = pod::read(&mut pod, &namespace, &mut self.names);
         let named = self.read_claims(&mut reading, as_seen, &namespace, &uid);
         let is_said = self.keep_claimed(&mut reading, known);
@@ -95,6 +93,7 @@ impl Cluster {
             namespace,
             name: name.into(),
             queue,
+            names_queue: reading.queue_annotation.is_some(),
             queue_is_settled: self.is_queue_settled(&reading, group, old),
             stage,
             charge: None,
@@ -150,6 +149,13 @@ impl Cluster {
             self.see_sharers_again(id, &named);
         }
         self.settle_payers(id);
+    }
+
+    /// The list of this number has named a pod.
+    fn note_named_by(&mut self, epoch: u64, known: Option<PodId>) {
+        if let Some(marks) = known.and_then(|id| self.mark_pod(id)) {
+            *marks.epoch = epoch;
+        }
     }
 
     /// The only node that a managed pod without gate can go to: it is pinned there, or has devices there.

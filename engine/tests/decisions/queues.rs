@@ -1,5 +1,7 @@
 //! Queues that come late, change, close, or say who may use them; nodes that come late.
 
+use serde_json::json;
+
 use crate::world::{World, bare_pod, configuration, node, pod, queue};
 
 fn world() -> World {
@@ -72,7 +74,7 @@ fn a_closed_queue_lets_its_pods_in_once_it_is_open() {
     let closed = queue("team-a").quota(r#"{"A": 2}"#).set(["status", "state"], "Closed");
     world.queue(&closed);
     assert_eq!(world.refusal_of("p"), "QueueNotOpen");
-    world.queue(&closed.set(["status"], serde_json::json!({})));
+    world.queue(&closed.set(["status"], json!({})));
     assert_eq!(world.admit_names(), ["p"]);
 }
 
@@ -141,6 +143,27 @@ fn a_pod_without_queue_belongs_to_its_namespaces_queue_or_the_default_and_stays_
     world.namespace("team", &[], Some("team-b"));
     world.pod(&plain("p").on("n1").annotation("note", "changed"));
     assert_eq!(world.allocated("team-a", "A"), 1);
+}
+
+/// Simulator's seed 90310: only an operator that was started anew let them into the queue that their namespace had come to name.
+#[test]
+fn who_waits_and_names_no_queue_waits_in_the_one_that_its_namespace_names_now() {
+    let mut world = World::with(configuration("", "defaultQueue: full"));
+    world.node(&node("n1").cards("A", 8));
+    world.queue(&queue("full"));
+    world.queue(&queue("roomy").quota(r#"{"A": 1}"#));
+    let waiting = pod("p").queue("").asks("A", 1);
+    world.pod(&waiting);
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.namespace("team", &[], Some("roomy"));
+    assert!(world.cluster.wants_pods_listed());
+    world.pod(&waiting);
+    assert_eq!(world.admit_names(), ["p"]);
+    world.pod(&waiting.ungated().assigned("A"));
+    // Once let in, it stays where it is.
+    world.namespace("team", &[], Some("full"));
+    assert!(!world.cluster.wants_pods_listed());
+    assert_eq!((world.allocated("roomy", "A"), world.allocated("full", "A")), (1, 0));
 }
 
 #[test]
@@ -262,7 +285,7 @@ mod admit_on_quota {
     fn a_pod_whose_own_selectors_exclude_a_card_is_not_charged_for_it() {
         let mut world = world();
         let affine = |name: &str, cards: &str, product: &str| {
-            let term = serde_json::json!([{"matchExpressions": [
+            let term = json!([{"matchExpressions": [
                 {"key": "nvidia.com/gpu.product", "operator": "In", "values": [product]},
             ]}]);
             let path = [
