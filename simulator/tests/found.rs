@@ -88,7 +88,14 @@ const DEVICES: [Found; 5] = [
 ];
 
 /// Worlds with devices, gangs and claims that pods share.
-const TOGETHER: [Found; 22] = [
+const TOGETHER: [Found; 23] = [
+    (
+        90_174,
+        200,
+        4,
+        true,
+        "the judge let a group have what another queue kept, of what the cluster limits all of them in",
+    ),
     (
         22_101,
         120,

@@ -2,7 +2,8 @@
 //! another, and another way is tried where the next finds none.
 //!
 //! Looked at are groups without pods that were let in, of which just so many wait as are needed, each with at most one card to
-//! choose, and all in the group's queue, where neither that nor a queue above it may keep something for others.
+//! choose, and all in the group's queue, where neither that nor a queue above it may keep something for others, nor any queue where the
+//! cluster limits all of them together: what is kept is kept at every level.
 
 use std::collections::BTreeSet;
 
@@ -68,11 +69,15 @@ fn needed<'v>(view: &'v View, stored: &Stored, key: &Key, group: &Value) -> Opti
             && (pod.names().len() == 1 || pod.names().is_empty() && !view.asks_for_cards(pod))
     };
     let path = view.tree.path(&queue);
+    let mut amounts = pods
+        .iter()
+        .flat_map(|pod| view.amounts(pod, pod.names().first().copied()));
+    let is_limited_together = amounts.any(|(what, _)| quota::cluster_limit(view, &what).is_some());
     let is_beside = |other: &workloads::Name| {
         let object = stored.now.get(other.0).and_then(|objects| objects.get(&other.1));
         let workload = object.and_then(|object| Workload::read(view, other, object));
         let at = workload.map(|workload| view.tree.path(&workload.queue));
-        *other != name && at.is_some_and(|at| at.iter().any(|level| path.contains(level)))
+        *other != name && at.is_some_and(|at| is_limited_together || at.iter().any(|level| path.contains(level)))
     };
     let is_kept = told::possibly(view, stored).iter().any(is_beside);
     (pods.iter().all(waits) && !is_kept).then_some(pods)

@@ -2,8 +2,10 @@ use crds::keys::{ADMITTED_CONDITION, CARD_GUARANTEE, CARD_REQUEST};
 use serde_json::json;
 
 use super::super::kept::RULE;
+use super::super::rest::RULE as WAITS;
 use super::super::told::RULE as TRUE;
 use super::history::History;
+use super::rest;
 use crate::objects::{CARD_USAGES, POD_GROUPS, PODS, QUEUES};
 
 /// A queue of four cards, and groups that ask for three of them each as a whole.
@@ -147,5 +149,40 @@ fn what_was_kept_before_others_were_guaranteed_the_rest_an_operator_that_is_star
             queue["metadata"]["annotations"][CARD_GUARANTEE] = json!({"A100": guaranteed}).to_string().into();
         });
         assert_eq!(history.is_more_known_than_seen(), is_more, "{guaranteed} in {parent:?}");
+    }
+}
+
+/// Simulator's seed 90174. The other queue keeps 5 for a group that has sent nobody yet.
+#[test]
+fn a_group_may_wait_for_what_another_queue_keeps_where_the_cluster_limits_both() {
+    for (plugin, may_wait) in [("capacity", true), ("capacity-card", false)] {
+        let mut history = rest::history(0);
+        history.configure(&format!("tiers: [{{plugins: [{{name: {plugin}}}]}}]"));
+        history.queue("b", 8, &json!({}));
+        history.create(
+            &CARD_USAGES,
+            json!({"metadata": {"name": "b"}, "spec": {"queue": "b"}, "status": {}}),
+        );
+        history.create(
+            &POD_GROUPS,
+            json!({
+                "metadata": {"namespace": "team", "name": "h", "annotations": {CARD_REQUEST: r#"{"A100": 5}"#}},
+                "spec": {"minMember": 1, "queue": "b"},
+                "status": {"phase": "Inqueue"},
+            }),
+        );
+        history.create(
+            &POD_GROUPS,
+            json!({"metadata": {"namespace": "team", "name": "g"}, "spec": {"minMember": 2, "queue": "a"}}),
+        );
+        for name in ["p", "q"] {
+            history.pod_of_group(name, "a", 2, "g");
+            rest::tell(&mut history, name);
+        }
+        if may_wait {
+            history.rests();
+        } else {
+            history.breaks_at_rest(WAITS);
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::history::{History, pod};
 use crate::objects::{CARD_INVENTORIES, CARD_TYPES, CARD_USAGES, CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES};
 
 /// A queue with 8 cards, of which it is shown that it has so many.
-fn history(shown: u32) -> History {
+pub fn history(shown: u32) -> History {
     let mut history = History::new();
     history.queue("a", 8, &json!({}));
     let cards = json!([{"name": "A100", "quota": 8, "allocated": shown}]);
@@ -22,7 +22,7 @@ fn history(shown: u32) -> History {
     history
 }
 
-fn tell(history: &mut History, pod: &str) {
+pub fn tell(history: &mut History, pod: &str) {
     history.lease("operator-0");
     history.change("operator-0", &PODS, pod, |pod| {
         let condition = json!({"type": ADMITTED_CONDITION, "status": "False", "reason": "NoNodeFits"});
