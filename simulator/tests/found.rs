@@ -88,13 +88,20 @@ const DEVICES: [Found; 5] = [
 ];
 
 /// Worlds with devices, gangs and claims that pods share.
-const TOGETHER: [Found; 23] = [
+const TOGETHER: [Found; 24] = [
     (
         90_174,
         200,
         4,
         true,
         "the judge let a group have what another queue kept, of what the cluster limits all of them in",
+    ),
+    (
+        90_202,
+        200,
+        4,
+        true,
+        "an operator that was started anew charged a shared claim to the first by name of those that run",
     ),
     (
         22_101,

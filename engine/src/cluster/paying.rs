@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crds::keys::CARD_ASSIGNED;
 use jiff::Timestamp;
 
 use super::Cluster;
@@ -23,8 +24,9 @@ pub(super) enum Standing {
     Lapsed,
 }
 
-/// Of those that share a claim, the least pays.
-pub(super) type Turn = (Standing, Timestamp, Arc<str>);
+/// Of those that share a claim, the least pays: whether no card is written on the pod, which stands there from when it was let in, comes
+/// before its age. So who was let in first pays on, whoever comes later, and all of it can be seen again by who is started anew.
+pub(super) type Turn = (Standing, bool, Timestamp, Arc<str>);
 
 impl Cluster {
     /// Who is to pay for a claim in place of this pod.
@@ -74,7 +76,9 @@ impl Cluster {
     /// given back; and of those that wait the oldest, in whatever order they are seen.
     fn turn_to_pay(&self, uid: &Arc<str>) -> Option<Turn> {
         let pod = self.pod_with_uid(uid).and_then(|id| self.pod(id))?;
-        Some((self.standing_of(pod), pod.created, Arc::clone(uid)))
+        let written = self.claimed.pods.get(uid)?.annotation(CARD_ASSIGNED);
+        let has_none = written.is_none_or(str::is_empty);
+        Some((self.standing_of(pod), has_none, pod.created, Arc::clone(uid)))
     }
 
     fn standing_of(&self, pod: &Pod) -> Standing {
@@ -86,31 +90,25 @@ impl Cluster {
         }
     }
 
-    /// A pod has come to be charged, or no longer is: it pays for the claims that it shares where those that pay hold nothing by that,
-    /// and its turn is before theirs. Whose quota was given back, while its deletion takes for ever, leaves them to others: those would
-    /// have the devices at nobody's cost.
+    /// A pod has come to be charged, or no longer is: whose turn it is by now pays for the claims that it shares, unless those that pay
+    /// are just let in by that. Whose quota was given back, while its deletion takes for ever, leaves them to others: those would have the
+    /// devices at nobody's cost.
     pub(super) fn settle_payers(&mut self, id: PodId) {
         let Some(pod) = self.pod(id) else { return };
         let Some(claiming) = self.claimed.pods.get(&pod.uid) else {
             return;
         };
         let (uid, namespace) = (Arc::clone(&pod.uid), Arc::clone(&pod.namespace));
-        let has_lapsed = self.standing_of(pod) == Standing::Lapsed;
         let shared: Vec<_> = shared_keys(&namespace, &claiming.named).collect();
         let turn = self.turn_to_pay(&uid);
         self.stand_in_line(&uid, turn.as_ref());
         for key in shared {
             let payer = self.claimed.devices.payer(&key, &uid);
-            let next = if payer != uid {
-                self.takes_over_from(&payer, &uid).then(|| Arc::clone(&uid))
-            } else if has_lapsed {
-                let next = self.next_payer(&key, &uid);
-                next.filter(|(standing, ..)| *standing != Standing::Lapsed)
-                    .map(|(.., uid)| uid)
-            } else {
-                None
+            let first = self.claimed.in_line.get(&key).and_then(BTreeSet::first);
+            let next = first.filter(|first| self.gives_way(&payer, first));
+            let Some(next) = next.map(|(.., next)| Arc::clone(next)) else {
+                continue;
             };
-            let Some(next) = next else { continue };
             let waits = |uid| {
                 self.turn_to_pay(uid)
                     .is_some_and(|(standing, ..)| standing == Standing::Waits)
@@ -126,17 +124,18 @@ impl Cluster {
         }
     }
 
-    /// Whether a pod pays in place of another one, which holds nothing by paying.
-    fn takes_over_from(&self, payer: &Arc<str>, uid: &Arc<str>) -> bool {
+    /// Whether who pays leaves that to the first in line, which is another one. Who is just being let in has taken the claim's quota, and
+    /// others wait for that.
+    fn gives_way(&self, payer: &Arc<str>, (standing, .., first): &Turn) -> bool {
         let pod = self.pod_with_uid(payer).and_then(|id| self.pod(id));
-        let turn = self.turn_to_pay(uid);
-        let is_charged = turn.as_ref().is_some_and(|(standing, ..)| *standing == Standing::In);
-        let holds_nothing = pod.is_some_and(|pod| match self.standing_of(pod) {
-            Standing::In => false,
-            Standing::Waits => matches!(pod.stage, Stage::Waiting | Stage::Blocked) || pod.is_in() && is_charged,
-            Standing::Lapsed => true,
-        });
-        holds_nothing && turn < self.turn_to_pay(payer)
+        first != payer
+            && pod.is_some_and(|pod| match self.standing_of(pod) {
+                Standing::In => true,
+                Standing::Waits => {
+                    matches!(pod.stage, Stage::Waiting | Stage::Blocked) || pod.is_in() && *standing == Standing::In
+                }
+                Standing::Lapsed => *standing != Standing::Lapsed,
+            })
     }
 
     /// Those that share a claim with a pod which was let in, or no longer is, are looked at again.

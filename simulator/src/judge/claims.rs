@@ -112,7 +112,8 @@ pub fn provided(stored: &ByKind) -> BTreeSet<String> {
 }
 
 /// Reads what pods claim, and adds it to what they ask for. `last` is who is let in just now: whoever shares a claim with it and was
-/// let in before is charged for that, be it younger. Who is gone but for its name leaves that to others.
+/// let in before is charged for that, be it younger. Else who was let in for cards, as is written on it, is charged rather than who shared
+/// them then, and of those alike the oldest. Who is gone but for its name leaves that to others.
 pub fn put_on_pods(stored: &ByKind, pods: &mut [Pod], last: Option<&Key>, is_late: impl Fn(&Pod) -> bool) {
     for pod in pods.iter_mut() {
         let claims = named(pod).map(|(claim, _)| stored.get(&RESOURCE_CLAIMS)?.get(&claim?));
@@ -124,7 +125,7 @@ pub fn put_on_pods(stored: &ByKind, pods: &mut [Pod], last: Option<&Key>, is_lat
     let is_gone = |pod: &Pod| is_late(pod) || pod.never_runs() && pod.claimed.open;
     let mut payers = BTreeMap::new();
     let mut holders: Vec<_> = pods.iter().filter(|pod| !pod.is_held && !pod.is_over).collect();
-    let turn = |pod: &Pod| (is_gone(pod), Some(&pod.key) == last);
+    let turn = |pod: &Pod| (is_gone(pod), Some(&pod.key) == last, pod.assigned().is_none());
     holders.sort_by(|one, other| (turn(one), &one.born).cmp(&(turn(other), &other.born)));
     for pod in holders {
         for (claim, shared) in named(pod) {
