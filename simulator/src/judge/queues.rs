@@ -96,13 +96,10 @@ impl Tree {
                 }
             }
             // What is below a ring is in its place, and nobody's mistake but the ring's.
-            for name in queues.keys() {
-                if tree.path(name).iter().skip(1).any(|above| above == name) {
-                    tree.misplaced.push(name.clone());
-                }
-            }
-            let misplaced = tree.misplaced.clone();
-            tree.parents.retain(|name, _| !misplaced.contains(name));
+            let is_in_ring = |name: &&String| tree.path(name).iter().skip(1).any(|above| above == *name);
+            let rings: Vec<_> = queues.keys().filter(is_in_ring).cloned().collect();
+            tree.parents.retain(|name, _| !rings.contains(name));
+            tree.misplaced.extend(rings);
         }
         tree.queues = queues;
         tree

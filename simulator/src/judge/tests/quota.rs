@@ -162,6 +162,27 @@ fn what_the_pods_of_a_queue_that_is_gone_hold_is_not_there_for_others() {
     }
 }
 
+/// Simulator's seed 97241: the queue that all others are parts of has what they have, also those whose parent is gone.
+#[test]
+fn what_the_pods_of_a_queue_hold_whose_parent_is_gone_counts_in_the_root() {
+    for (cards, breaks) in [(4, false), (5, true)] {
+        let mut history = History::new();
+        history.configure("tiers: [{plugins: [{name: capacity-card, enableHierarchy: true}]}]");
+        history.queue("root", 8, &json!({}));
+        history.queue("gone", 8, &json!({}));
+        history.queue("a", 8, &json!({"parent": "root"}));
+        history.queue("b", 8, &json!({"parent": "gone"}));
+        history.pod("held", "b", 4);
+        history.admit("held");
+        history.delete("user", &QUEUES, "gone");
+        history.later(60);
+        history.pod("p", "a", cards);
+        history.lease("operator-0");
+        history.admit("p");
+        history.breaks_where(breaks, RULE);
+    }
+}
+
 #[test]
 fn what_is_guaranteed_to_others_is_kept() {
     for (cards, is_kept) in [(6, true), (7, false)] {
