@@ -86,7 +86,7 @@ pub enum Failure {
     Api { what: &'static str, error: String },
     #[error("{0}")]
     Removal(String),
-    #[error("nothing was changed: who is sure says so by --yes")]
+    #[error("nothing was changed: confirm with --yes")]
     NotSure,
     #[error("the pages can't be served: {0}")]
     Ui(String),

@@ -51,13 +51,13 @@ impl Priorities {
         let listed = cluster.everything("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
         match listed.await {
             Ok(classes) => classes.iter().for_each(|class| priorities.add_one(class)),
-            Err(error) => priorities.are_unknown(&error),
+            Err(error) => priorities.note_unknown(&error),
         }
         priorities
     }
 
     /// The cluster's can't be read.
-    pub fn are_unknown(&mut self, error: &kube::Error) {
+    pub fn note_unknown(&mut self, error: &kube::Error) {
         self.unknown = Some(if lacks_right(error) {
             "you may not list priorityclasses".to_owned()
         } else {
@@ -215,7 +215,7 @@ mod tests {
     fn where_classes_can_not_be_read_that_is_said_and_what_is_known_counts() {
         let mut known = of(&[class("high", 100, false)]);
         let status = json!({ "status": "Failure", "code": 403, "message": "User \"eve\" cannot list resource \"priorityclasses\"" });
-        known.are_unknown(&kube::Error::Api(serde_json::from_value(status).unwrap()));
+        known.note_unknown(&kube::Error::Api(serde_json::from_value(status).unwrap()));
         assert_eq!(
             written(&known, json!({ "priorityClassName": "high" })),
             (100.into(), None)

@@ -184,7 +184,7 @@ pub enum Denial {
         "queue {queue:?} is the default queue (defaultQueue), which pods without a queue go to: name another one first"
     )]
     DefaultQueue { queue: String },
-    #[error("queue {queue:?} is the root of all queues (rootQueue): it can't be removed while they have parents")]
+    #[error("queue {queue:?} is the root of all queues (rootQueue): remove those first that name it as spec.parent")]
     RootQueue { queue: String },
     #[error(
         "queue {queue:?} has queues below it ({count}, {child:?} among them): remove them first, or name them another parent"

@@ -95,7 +95,7 @@ impl World {
                 Ok(objects) => objects,
                 Err(error) if OPTIONAL.contains(&plural) => {
                     if kind == "PriorityClass" {
-                        world.priorities.are_unknown(&error);
+                        world.priorities.note_unknown(&error);
                     }
                     world.notes.push(format!("{plural} can't be read: {}", words(&error)));
                     continue;

@@ -282,7 +282,7 @@ impl Cluster {
     /// A pod of this namespace is being read.
     pub(super) fn note_read(&mut self, namespace: &str, uid: &str) {
         self.claimed.unread.remove(uid);
-        self.claimed.turns.is_read(namespace, uid);
+        self.claimed.turns.forget_waiting(namespace, uid);
     }
 
     /// Whether no pod has to be read anew.

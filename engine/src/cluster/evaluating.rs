@@ -44,7 +44,7 @@ impl Turns {
             return None;
         }
         let next = self.later.get(namespace)?.first().cloned()?;
-        self.is_read(namespace, &next);
+        self.forget_waiting(namespace, &next);
         Some(next)
     }
 
@@ -53,8 +53,8 @@ impl Turns {
         self.later.get(namespace).is_some_and(|pods| pods.contains(uid))
     }
 
-    /// A pod is being read: what is left of it then is said anew.
-    pub(super) fn is_read(&mut self, namespace: &str, uid: &str) {
+    /// A pod no longer waits for the next round, since it is being read: what is left of it then is said anew.
+    pub(super) fn forget_waiting(&mut self, namespace: &str, uid: &str) {
         if let Some(pods) = self.later.get_mut(namespace) {
             pods.remove(uid);
             if pods.is_empty() {

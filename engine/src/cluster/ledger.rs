@@ -239,7 +239,10 @@ impl Cluster {
         };
         pod.told = Some(reason);
         if let (Some(queue), Some(waits)) = (pod.queue, &pod.waits) {
-            self.queues[queue].books(PEN).waiting.is_told(&waits.shape, waits.place);
+            self.queues[queue]
+                .books(PEN)
+                .waiting
+                .note_told(&waits.shape, waits.place);
             self.note_untold(queue);
         }
     }

@@ -85,7 +85,7 @@ impl Cluster {
 
     /// Whether all pods are to be listed once more, since this was asked last: some say more than was kept of them, which matters now, or
     /// would be read otherwise were they seen for the first time.
-    pub fn wants_pods_listed(&mut self) -> bool {
+    pub fn take_pods_wanted(&mut self) -> bool {
         std::mem::take(&mut self.lists.pods_again)
     }
 

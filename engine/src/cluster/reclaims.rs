@@ -147,9 +147,9 @@ pub struct Assumed {
 }
 
 impl Cluster {
-    /// Whether all queues that anything could be taken back for were looked at in vain, and nothing has changed since. If something
-    /// has, none rests any more.
-    pub(crate) fn rests_from_reclaim(&mut self, now: Timestamp) -> bool {
+    /// Ends all rest where something has changed since queues were looked at in vain. Returns whether all rest that anything could be taken
+    /// back for.
+    pub(crate) fn end_stale_rest(&mut self, now: Timestamp) -> bool {
         let stirs = self.stirs();
         let in_vain = &mut self.reclaims.in_vain;
         if in_vain.stirs != stirs || in_vain.until <= now {
@@ -168,7 +168,7 @@ impl Cluster {
     }
 
     /// All were looked at in vain that anything could be taken back for.
-    pub(crate) fn all_are_in_vain(&mut self) {
+    pub(crate) fn note_all_in_vain(&mut self) {
         self.reclaims.in_vain.are_all = true;
     }
 

@@ -205,9 +205,9 @@ impl Cluster {
         }
     }
 
-    /// Whether what rests is to be looked at nevertheless, in debug builds: where anything has happened since that was done last, and
+    /// Whether what rests is to be looked at nevertheless this once, in debug builds: where anything has happened since that was done last, and
     /// once in each second. An operator asks five times a second.
-    pub(crate) fn is_rest_checked(&mut self, now: Timestamp) -> bool {
+    pub(crate) fn take_rest_check(&mut self, now: Timestamp) -> bool {
         if !cfg!(debug_assertions) {
             return false;
         }

@@ -186,7 +186,7 @@ impl Waiting {
     }
 
     /// One of a shape has been told why it waits.
-    pub(super) fn is_told(&mut self, shape: &Shape, place: Place) {
+    pub(super) fn note_told(&mut self, shape: &Shape, place: Place) {
         if let Some((id, peers)) = self.peers_to_change(shape) {
             peers.untold.remove(&place);
             if peers.untold.is_empty() {

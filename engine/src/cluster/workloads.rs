@@ -71,11 +71,11 @@ impl Cluster {
         }
         let id = self.workload_id(kind, namespace, name);
         let epoch = self.epoch(kind.watched());
-        self.workloads[id].is_listed(epoch);
+        self.workloads[id].note_listed(epoch);
         let is_new = self.workloads[id].claim.is_none();
         self.change_claim(id, claim, now);
         if is_new && told.is_some() {
-            self.workloads[id].was_told(told);
+            self.workloads[id].note_told_before(told);
         }
     }
 
@@ -187,7 +187,7 @@ impl Cluster {
         shown: Option<(Phase, Option<Reason>)>,
         told: Option<Reason>,
     ) {
-        self.workload_mut(id).is_told(shown, told);
+        self.workload_mut(id).note_shown(shown, told);
     }
 
     /// The workload with this name.

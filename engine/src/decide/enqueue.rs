@@ -97,10 +97,11 @@ pub(crate) fn could_ever_run(cluster: &Cluster, id: WorkloadId) -> bool {
     could_ever_fit(cluster, id, &Effort::of_message_of_gang())
 }
 
-/// Whether a group's pods may be looked at one beside the other: from the first that is let in they may. Before, the group
-/// is judged as a whole: by what it asks for where it says that, and otherwise by its pods ([`takes_pods`]). While it stands aside
-/// nothing is kept for it, and it is judged as it is in line: or it would be told something else each time that it comes or goes.
-pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {
+/// Lets a group into its queue if it stands in line there, and refuses its pods while it can't be let in. From the first of them that is let
+/// in they may be looked at one beside the other. Before, the group is judged as a whole: by what it asks for where it says that, and
+/// otherwise by its pods ([`check_pods_together`]). While it stands aside nothing is kept for it, and it is judged as it is in line: or it
+/// would be told something else each time that it comes or goes.
+pub(super) fn enqueue_if_in_line(cluster: &mut Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {
     let workload = cluster.workload(id);
     let Some(claim) = workload.claim.as_ref().filter(|_| !workload.is_started()) else {
         return Ok(());
@@ -143,12 +144,12 @@ fn check_unreserved(cluster: &Cluster, id: WorkloadId, claim: &Claim) -> Result<
 }
 
 /// Whether its queue would take a group as a whole as things stand, and these pods of it.
-pub(super) fn takes_as_a_whole(cluster: &Cluster, id: WorkloadId, pods: &[PodId], effort: &Effort) -> bool {
-    before_joining(cluster, id, effort).is_ok() && takes_pods(cluster, id, pods).is_ok()
+pub(super) fn would_take(cluster: &Cluster, id: WorkloadId, pods: &[PodId], effort: &Effort) -> bool {
+    check_as_a_whole(cluster, id, effort).is_ok() && check_pods_together(cluster, id, pods).is_ok()
 }
 
-/// The same as [`before_pods`], as far as the group itself is concerned, and nothing comes of it.
-pub(super) fn before_joining(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {
+/// Whether [`enqueue_if_in_line`] would refuse a group's pods, as far as the group itself is concerned: nothing comes of it.
+pub(super) fn check_as_a_whole(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {
     let workload = cluster.workload(id);
     let Some(claim) = workload.claim.as_ref().filter(|_| !workload.is_started()) else {
         return Ok(());
@@ -161,7 +162,7 @@ pub(super) fn before_joining(cluster: &Cluster, id: WorkloadId, effort: &Effort)
 }
 
 /// Whether the queues of these pods of a group can take them as a whole, where the group is judged by them.
-pub(super) fn takes_pods(cluster: &Cluster, id: WorkloadId, pods: &[PodId]) -> Result<(), Refused> {
+pub(super) fn check_pods_together(cluster: &Cluster, id: WorkloadId, pods: &[PodId]) -> Result<(), Refused> {
     let workload = cluster.workload(id);
     let asks_for_cards = |claim: &Claim| !claim.demand.cards.is_empty();
     if workload.is_started() || workload.claim.as_ref().is_none_or(asks_for_cards) {
@@ -223,7 +224,7 @@ pub(crate) fn lack(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &D
         let checked = check_at(cluster, id, queue, at).check(demand);
         checked.err().map(|reason| (place, at, reason))
     })?;
-    if place > 0 && is_claim(cluster, id, queue, demand) {
+    if place > 0 && is_owed_by_others(cluster, id, queue, demand) {
         return None;
     }
     let is_limited_above = |at| {
@@ -257,7 +258,7 @@ pub(crate) fn lacks_still(cluster: &Cluster, id: WorkloadId, queue: QueueId, dem
 /// Whether others are to give back what a workload asks for: its queue says what it deserves or is guaranteed, and stays
 /// within that with the workload; and no level above deserves less than that by itself. Whether there is enough to give
 /// back is seen once its pods wait.
-fn is_claim(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> bool {
+fn is_owed_by_others(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> bool {
     let says = |dimension| cluster.floor(queue, dimension).is_some();
     let keeps = |dimension| {
         let above = cluster.ancestry(queue).skip(1);

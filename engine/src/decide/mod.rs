@@ -134,7 +134,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     round.steps += steps;
     let mut spending = Spending::default();
     let mut postponed = false;
-    let is_rest_checked = cluster.is_rest_checked(now);
+    let is_rest_checked = cluster.take_rest_check(now);
     let mut contest = Contest::new(cluster, is_rest_checked);
     while let Some((queue, turn)) = contest.next(cluster) {
         if round.actions.len() >= limit {

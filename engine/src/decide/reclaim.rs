@@ -88,7 +88,7 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool,
         reclaim: configuration.reclaims(),
         preempt: configuration.has_action("preempt"),
     };
-    if cluster.rests_from_reclaim(now) && !is_rest_checked {
+    if cluster.end_stale_rest(now) && !is_rest_checked {
         return Looked::default();
     }
     for queue in cluster.reclaiming_queues() {
@@ -109,7 +109,7 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool,
     let waiting: Vec<_> = waiting.into_iter().map(|(id, _)| id).collect();
     let due = in_turn(cluster, &waiting, now);
     if all_are_in_vain {
-        cluster.all_are_in_vain();
+        cluster.note_all_in_vain();
     }
     debug_assert!(
         one_in_turn(&resting, now)
@@ -313,7 +313,7 @@ impl Look {
         let is_taken = |look: &mut Self, cluster: &mut Cluster| {
             look.forget_assumptions(cluster, assumed);
             let pods: Vec<_> = pods.iter().map(|(pod, _)| *pod).collect();
-            enqueue::takes_as_a_whole(cluster, id, &pods, &look.effort)
+            enqueue::would_take(cluster, id, &pods, &look.effort)
         };
         if is_made(self, cluster) && is_taken(self, cluster) && is_made(self, cluster) {
             let mut together = self.evictions.drain(evictions..);

@@ -27,7 +27,7 @@ pub struct Notice {
     pub queue: Arc<str>,
     /// The card or alternatives that it asks for.
     pub card: Option<String>,
-    /// Whether it was told another reason before.
+    /// Whether it was told a reason before, this one or another.
     pub told_before: bool,
     /// The reason, in one word.
     pub reason: Reason,

@@ -156,13 +156,13 @@ fn who_waits_and_names_no_queue_waits_in_the_one_that_its_namespace_names_now() 
     world.pod(&waiting);
     assert_eq!(world.admit_names(), [""; 0]);
     world.namespace("team", &[], Some("roomy"));
-    assert!(world.cluster.wants_pods_listed());
+    assert!(world.cluster.take_pods_wanted());
     world.pod(&waiting);
     assert_eq!(world.admit_names(), ["p"]);
     world.pod(&waiting.ungated().assigned("A"));
     // Once let in, it stays where it is.
     world.namespace("team", &[], Some("full"));
-    assert!(!world.cluster.wants_pods_listed());
+    assert!(!world.cluster.take_pods_wanted());
     assert_eq!((world.allocated("roomy", "A"), world.allocated("full", "A")), (1, 0));
 }
 

@@ -26,7 +26,7 @@ impl Mind {
         }
         self.pulse.over();
         self.cluster.read_again(now);
-        if self.cluster.wants_pods_listed() {
+        if self.cluster.take_pods_wanted() {
             self.pods_wanted.notify_one();
         }
     }

@@ -94,7 +94,7 @@ impl Workload {
     }
 
     /// It is in the list of this epoch.
-    pub(in crate::cluster) fn is_listed(&mut self, epoch: u64) {
+    pub(in crate::cluster) fn note_listed(&mut self, epoch: u64) {
         self.0.epoch = epoch;
     }
 
@@ -124,7 +124,7 @@ impl Workload {
         if anew && before.is_some() {
             facts.forget_what_it_was_told();
         }
-        facts.succeeded.are_of_one_created(Some(claim.created));
+        facts.succeeded.begin_anew_for(Some(claim.created));
         facts.claim = Some(claim);
         if facts.is_held_job() {
             facts.ran = false;
@@ -139,7 +139,7 @@ impl Workload {
     /// Its object is gone. Returns what it said.
     pub(in crate::cluster) fn fall_silent(&mut self) -> Option<Claim> {
         let before = self.0.claim.take()?;
-        self.0.succeeded.are_of_one_created(None);
+        self.0.succeeded.begin_anew_for(None);
         self.0.forget_what_it_was_told();
         self.try_anew();
         Some(before)
@@ -207,7 +207,7 @@ impl Workload {
 
     /// A pod of it has taken over. Of a Job that is held, that is one of before, on its way out: what ran then has nothing
     /// to do with how it is judged now.
-    pub(in crate::cluster) fn has_run(&mut self) {
+    pub(in crate::cluster) fn note_taken_over(&mut self) {
         self.0.ran = !self.is_held_job();
     }
 
@@ -378,14 +378,14 @@ impl Workload {
     }
 
     /// Its object says already why it waits, as whoever decided before has written there.
-    pub(in crate::cluster) fn was_told(&mut self, told: Option<Reason>) {
+    pub(in crate::cluster) fn note_told_before(&mut self, told: Option<Reason>) {
         let claim = self.0.claim.as_ref();
         let phase = claim.and_then(|claim| Phase::from_word(claim.phase.as_deref()?));
-        self.is_told(phase.map(|phase| (phase, told)), told);
+        self.note_shown(phase.map(|phase| (phase, told)), told);
     }
 
     /// What its object shows from now on, and why it is told that it waits, where it is told anything.
-    pub(in crate::cluster) fn is_told(&mut self, shown: Option<(Phase, Option<Reason>)>, told: Option<Reason>) {
+    pub(in crate::cluster) fn note_shown(&mut self, shown: Option<(Phase, Option<Reason>)>, told: Option<Reason>) {
         self.0.shown = shown;
         self.0.told = told.or(self.0.told);
     }

@@ -59,7 +59,7 @@ impl Succeeded {
     }
 
     /// The workload was created then, or is not there.
-    pub(super) fn are_of_one_created(&mut self, created: Option<Timestamp>) {
+    pub(super) fn begin_anew_for(&mut self, created: Option<Timestamp>) {
         if self.created == created {
             return;
         }
@@ -106,7 +106,7 @@ mod tests {
                     }
                     _ => {
                         created = (which > 0).then(|| at(second));
-                        succeeded.are_of_one_created(created);
+                        succeeded.begin_anew_for(created);
                     }
                 }
                 let counted: Vec<&SucceededPod> = there.iter().filter(|pod| created.is_some_and(|created| pod.0 >= created)).collect();

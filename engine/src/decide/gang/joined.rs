@@ -9,7 +9,7 @@ use crate::cluster::Cluster;
 use crate::cluster::waiting::{Refused, Shape};
 use crate::cluster::workload::Step;
 use crate::decide::effort::Effort;
-use crate::decide::enqueue::{asked_by_pods, before_joining, lack};
+use crate::decide::enqueue::{asked_by_pods, check_as_a_whole, lack};
 use crate::decide::line::{InLine, chosen, line};
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
@@ -41,7 +41,7 @@ pub(crate) fn check_alone(cluster: &Cluster, id: WorkloadId) -> Option<Hindrance
 }
 
 fn alone(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Option<Hindrance> {
-    let refused = before_joining(cluster, id, effort).err()?;
+    let refused = check_as_a_whole(cluster, id, effort).err()?;
     Some(Hindrance::Refused {
         step: Step::Enqueue,
         reason: refused.reason,

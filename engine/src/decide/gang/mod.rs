@@ -168,7 +168,7 @@ fn judge(
     for (_, shape) in &line {
         effort.look_at_node(shape);
     }
-    enqueue::before_pods(cluster, id, effort).map_err(Cause::as_a_whole)?;
+    enqueue::enqueue_if_in_line(cluster, id, effort).map_err(Cause::as_a_whole)?;
     if chosen(lacking.clone(), &line).len() < lacking.count() {
         return Err((Step::Together, Cause::of(Reason::PodGroupIncomplete)));
     }
@@ -206,7 +206,7 @@ fn judge_pods(
 ) -> Result<Vec<Admission>, (Step, Cause)> {
     let lacking = cluster.workload(id).lacking();
     let first: Vec<_> = chosen(lacking.clone(), line).into_iter().map(|(pod, _)| *pod).collect();
-    let whole = enqueue::takes_pods(cluster, id, &first);
+    let whole = enqueue::check_pods_together(cluster, id, &first);
     let whole = whole.map_err(Cause::as_a_whole);
     if line.len() == first.len() {
         whole?;
@@ -286,7 +286,7 @@ impl Gang<'_> {
         let admitted = std::mem::take(&mut self.admitted);
         let pods: Vec<_> = admitted.keys().copied().collect();
         self.cluster.take_back(&pods, bookmark);
-        let accepted = enqueue::takes_pods(self.cluster, id, &pods).is_ok();
+        let accepted = enqueue::check_pods_together(self.cluster, id, &pods).is_ok();
         for (pod, (grant, _)) in &admitted {
             count_in(self.cluster, *pod, grant.clone());
         }

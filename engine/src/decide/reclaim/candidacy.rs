@@ -90,7 +90,10 @@ impl Candidacy {
 
     /// What its pods of a kind give on a node.
     fn gives_on(&self, node: Option<NodeId>, dimension: Dimension, is_meant: impl Fn(&Member) -> bool) -> i128 {
-        let there = self.members.iter().filter(|member| member.node == node && is_meant(member));
+        let there = self
+            .members
+            .iter()
+            .filter(|member| member.node == node && is_meant(member));
         there.map(|member| i128::from(member.request.get(dimension))).sum()
     }
 

@@ -17,8 +17,8 @@ use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::decide::effort::Effort;
-use crate::decide::{cross_quota, fit};
 use crate::decide::mgpu::WithoutSome;
+use crate::decide::{cross_quota, fit};
 use crate::ids::{NodeId, PodId};
 
 use crate::policies::mgpu::STEPS;
@@ -105,7 +105,8 @@ impl Question<'_> {
     /// Of which shares or cards there is too little on a node that lacks this: where the number of some cards does not suffice, of
     /// those.
     fn of_cards_on(&self, missing: &[Need]) -> Cow<'_, [Dimension]> {
-        let is_short = |card: &&Dimension| card.card().is_some() && missing.iter().any(|(_, missing, _)| missing == *card);
+        let is_short =
+            |card: &&Dimension| card.card().is_some() && missing.iter().any(|(_, missing, _)| missing == *card);
         let short: Vec<_> = self.of_cards.iter().filter(is_short).copied().collect();
         if short.is_empty() {
             Cow::Borrowed(&self.of_cards)
@@ -125,7 +126,9 @@ impl Question<'_> {
             .into_iter()
             .map(|(dimension, amount)| (Place::Node, dimension, amount));
         let quotas = self.quotas.as_ref();
-        let lacking = quotas.map_or(Some(Vec::new()), |asked| cross_quota::lacking(self.cluster, asked, node))?;
+        let lacking = quotas.map_or(Some(Vec::new()), |asked| {
+            cross_quota::lacking(self.cluster, asked, node)
+        })?;
         let of_quotas = lacking.into_iter();
         let of_quotas = of_quotas.map(|(dimension, amount)| (Place::NodeQuota, dimension, amount));
         Some(of_node.chain(of_quotas).collect())

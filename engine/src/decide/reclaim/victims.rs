@@ -287,7 +287,7 @@ impl Victims {
             return None;
         }
         for pod in &pods {
-            self.may_go_once(*pod);
+            self.limit_to_once(*pod);
         }
         let members = pods.iter().filter_map(|pod| self.candidacy(cluster, queue, *pod));
         let all = Candidacy::all_of(&members.collect::<Vec<_>>())?;
@@ -309,7 +309,7 @@ impl Victims {
     }
 
     /// A pod may be a candidate by itself, and with those that share claims with it: it gives what it has once.
-    fn may_go_once(&mut self, id: PodId) {
+    fn limit_to_once(&mut self, id: PodId) {
         if self.once.contains_key(&id) {
             return;
         }

@@ -43,22 +43,22 @@ fn who_waits_for_what_no_class_provided_is_listed_again_when_one_does() {
     world.pod(&waits);
     world.pod(&pod("p2").requests("example.com/never", "1"));
     assert_eq!(world.refusal_of("p1"), "NoNodeFits");
-    assert!(!world.cluster.wants_pods_listed(), "nothing is provided yet");
+    assert!(!world.cluster.take_pods_wanted(), "nothing is provided yet");
     world.class(
         "unrelated",
         "device.driver == 'gpu.nvidia.com'",
         Some("example.com/unrelated"),
     );
-    assert!(!world.cluster.wants_pods_listed(), "nobody waits for that");
+    assert!(!world.cluster.take_pods_wanted(), "nobody waits for that");
     world.class("later", "device.driver == 'gpu.nvidia.com'", Some("example.com/later"));
-    assert!(world.cluster.wants_pods_listed());
-    assert!(!world.cluster.wants_pods_listed(), "once");
+    assert!(world.cluster.take_pods_wanted());
+    assert!(!world.cluster.take_pods_wanted(), "once");
     world.pod(&waits);
     assert_eq!(world.admit(), [admitted("p1", "A")]);
     // From then on it is known.
     world.class("later", "false", Some("example.com/later"));
     world.class("later", "device.driver == 'gpu.nvidia.com'", Some("example.com/later"));
-    assert!(!world.cluster.wants_pods_listed());
+    assert!(!world.cluster.take_pods_wanted());
 }
 
 #[test]

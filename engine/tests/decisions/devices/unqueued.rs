@@ -22,16 +22,16 @@ fn world(cardgate: &str) -> World {
 fn waits(world: &mut World) {
     world.pod(&waiting());
     assert_eq!(world.admit_names(), [""; 0]);
-    assert!(!world.cluster.wants_pods_listed());
+    assert!(!world.cluster.take_pods_wanted());
 }
 
 /// Who is let in when all pods have been listed once more, which must be asked for.
 #[track_caller]
 fn admitted_when_listed(world: &mut World) -> Vec<String> {
-    assert!(world.cluster.wants_pods_listed());
+    assert!(world.cluster.take_pods_wanted());
     assert_eq!(world.admit_names(), [""; 0]);
     world.pod(&waiting());
-    assert!(!world.cluster.wants_pods_listed(), "once");
+    assert!(!world.cluster.take_pods_wanted(), "once");
     world.admit_names()
 }
 

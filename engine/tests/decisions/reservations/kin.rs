@@ -3,14 +3,16 @@
 use super::*;
 
 fn held(name: &str, cards: i64, group: &str) -> Object {
-    let template = json!({"annotations": {"scheduling.volcano.sh/queue-name": "team-a", "scheduling.k8s.io/group-name": group}});
+    let template =
+        json!({"annotations": {"scheduling.volcano.sh/queue-name": "team-a", "scheduling.k8s.io/group-name": group}});
     held_job(name, &format!(r#"{{"A100": {cards}}}"#)).set(["spec", "template", "metadata"], template)
 }
 
 /// As users see it once it is resumed.
 fn resumed(job: Object) -> Object {
     let annotations = json!({"volcano.sh/card.request": r#"{"A100": 5}"#});
-    job.set(["spec", "suspend"], false).set(["metadata", "annotations"], annotations)
+    job.set(["spec", "suspend"], false)
+        .set(["metadata", "annotations"], annotations)
 }
 
 fn member(job: &str, index: i64, group: &str) -> Object {

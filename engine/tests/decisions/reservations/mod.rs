@@ -246,7 +246,11 @@ fn a_workload_without_a_queue_of_its_own_moves_with_what_names_it() {
     assert!(world.is_kept("team", "c"), "nobody is left in the line of team-a");
     world.remove_group("team", "a");
     assert_eq!(world.decide(), []);
-    assert_eq!((world.kept("team-a"), world.kept("team-b")), (1, 5), "for the Job alone");
+    assert_eq!(
+        (world.kept("team-a"), world.kept("team-b")),
+        (1, 5),
+        "for the Job alone"
+    );
 }
 
 #[test]
