@@ -207,15 +207,16 @@ impl Cluster {
     }
 
     /// Whether a pod that names neither queue nor card asks for cards that are charged all the same: its namespace names a
-    /// queue, or nobody's cards are free. What was charged once stays so.
+    /// queue, or nobody's cards are free. What was charged once stays so, and who was let in for it too, whatever can be said of its claims
+    /// at the moment: their devices may not be shown for a while.
     fn asks_for_charged_cards(&self, reading: &Reading, namespace: &str, known: Option<PodId>) -> bool {
-        let is_charged = || {
-            let old = known.and_then(|id| self.pod(id)?.queue);
-            let was_charged = old.is_some_and(|queue| !self.queue(queue).is_nameless());
-            was_charged || self.charges_unqueued_cards(namespace)
-        };
+        let old = known.and_then(|id| self.pod(id));
+        let old = old.filter(|old| old.queue.is_some_and(|queue| !self.queue(queue).is_nameless()));
+        let was_let_in = |old: &Pod| !matches!(old.stage, Stage::Waiting | Stage::Blocked);
+        let is_kept = reading.task.claimed.is_some() && old.is_some_and(|old| old.charged_for_cards && was_let_in(old));
+        let is_charged = || old.is_some() || self.charges_unqueued_cards(namespace);
         let is_open = !reading.managed || reading.in_no_queue;
-        is_open && reading.reachable && self.may_be_for_cards(&reading.task) && is_charged()
+        is_open && reading.reachable && (is_kept || self.may_be_for_cards(&reading.task) && is_charged())
     }
 
     /// Whether a pod came into its group when it was there already, and the door has no other reason to hold it, or who comes in its place:

@@ -179,6 +179,8 @@ fn read(stored: &ByKind, there: &[Device<'_>], payers: &BTreeMap<Key, Key>, pod:
         if is_paid {
             claimed.paid_by_another = true;
             let given = allocated(claim, there).map(|cards| !cards.is_empty());
+            // Whether it is for cards can't be seen any more.
+            claimed.unclear |= is_allocated(claim) && given.is_none();
             let asked = || requests(stored, there, claim).is_some_and(|requests| !requests.is_empty());
             claimed.gets_cards |= given.unwrap_or_else(|| !is_allocated(claim) && asked());
             continue;

@@ -262,3 +262,21 @@ fn who_pays_for_a_shared_claim_is_the_same_for_an_operator_that_is_started_anew(
         }
     }
 }
+
+/// Simulator's seed 90202: who was let in just before the devices were not shown any more was taken for a pod without cards, which only
+/// `CrossQuota` is about.
+#[test]
+fn who_shares_a_claim_stays_in_its_queue_while_the_devices_are_not_shown() {
+    let mut world = with_claim(&allocated("n1", &["gpu-0", "gpu-1"]));
+    world.namespace("team", &[], Some("team-a"));
+    world.pod(&let_in("p1").on("n1"));
+    let sharer = sharing(bare_pod("p2").label("card.volcano.sh/crossquota", "enabled"), "shared");
+    world.pod(&sharer.clone().gates(&["card.volcano.sh/quota"]));
+    assert_eq!(world.admit_names(), ["p2"]);
+    assert_eq!(world.allocated_cpu("team-a"), 2000);
+    world.slice("n1", NVIDIA, &json!([]));
+    world.pod(&sharer.clone());
+    assert_eq!(world.allocated_cpu("team-a"), 2000, "let in");
+    world.pod(&sharer.on("n1"));
+    assert_eq!(world.allocated_cpu("team-a"), 2000, "bound");
+}
