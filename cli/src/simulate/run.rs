@@ -287,13 +287,13 @@ impl Run {
             ));
         }
         for (id, workload) in engine.workloads() {
-            let Some(claim) = &workload.claim else { continue };
+            let Some(terms) = &workload.terms else { continue };
             if reason(engine, Subject::Workload(id)).is_none() {
                 continue;
             }
-            let queue = engine.queue(claim.queue).name.to_string();
+            let queue = engine.queue(terms.queue).name.to_string();
             let about = (workload.kind.as_str(), &*workload.namespace, &*workload.name, queue);
-            let is_new = claim.uid.starts_with(IMAGINED);
+            let is_new = terms.uid.starts_with(IMAGINED);
             let waits = self.explained(about, Subject::Workload(id), is_new);
             waiting.push((std::cmp::Reverse(i32::MAX), None, waits));
         }

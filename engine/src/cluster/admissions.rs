@@ -116,7 +116,7 @@ impl Cluster {
             let workloads = [pod.group, pod.job].into_iter().flatten();
             let reserved = workloads
                 .clone()
-                .filter_map(|id| Some(self.workload(id).claim.as_ref()?.queue));
+                .filter_map(|id| Some(self.workload(id).terms.as_ref()?.queue));
             for queue in pod
                 .queue
                 .into_iter()

@@ -47,7 +47,7 @@ impl Cluster {
 
     fn lapse_key(&self, id: WorkloadId) -> Option<(Arc<str>, Arc<str>)> {
         let workload = self.workload(id);
-        let queue = &self.queue(workload.claim.as_ref()?.queue).name;
+        let queue = &self.queue(workload.terms.as_ref()?.queue).name;
         Some((Arc::clone(&workload.namespace), Arc::clone(queue)))
     }
 
@@ -106,8 +106,8 @@ impl Cluster {
         };
         workload.tell_again();
         self.note_lapse(id, enqueued, now);
-        let claim = self.workload(id).claim.as_ref();
-        let refused = claim.map(|claim| self.refusal(claim.queue, Some(id), Reason::InqueueTimeout));
+        let terms = self.workload(id).terms.as_ref();
+        let refused = terms.map(|terms| self.refusal(terms.queue, Some(id), Reason::InqueueTimeout));
         self.refuse_workload(id, refused.map(|refused| (Step::Enqueue, refused)));
         self.settle(id);
     }
@@ -129,7 +129,7 @@ impl Cluster {
         // Those of its namespace that stand in line step back with it.
         let workload = self.workload(id);
         let namespace = Arc::clone(&workload.namespace);
-        let queue = workload.claim.as_ref().map(|claim| claim.queue);
+        let queue = workload.terms.as_ref().map(|terms| terms.queue);
         let line = queue.into_iter().flat_map(|queue| self.queue(queue).in_line());
         let beside = line.filter(|other| self.workload(**other).namespace == namespace);
         for other in beside.copied().collect::<Vec<_>>() {

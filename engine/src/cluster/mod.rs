@@ -12,7 +12,6 @@ mod cards;
 pub(crate) mod choice;
 mod claimed_cards;
 pub(crate) mod claiming;
-mod claims;
 pub mod constraints;
 mod controller;
 mod deadlines;
@@ -55,6 +54,7 @@ mod unused_names;
 pub mod waiting;
 pub mod wholes;
 pub mod workload;
+mod workload_terms;
 mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -188,7 +188,7 @@ impl Cluster {
 
     /// Whether what says which queue a pod's is is there now, or was before: the pod itself, or its group.
     fn is_queue_settled(&self, reading: &Reading, group: Option<WorkloadId>, old: Option<&Pod>) -> bool {
-        let group_is_there = || group.is_some_and(|group| self.workload(group).claim.is_some());
+        let group_is_there = || group.is_some_and(|group| self.workload(group).terms.is_some());
         let was_settled = || old.is_some_and(|old| old.queue_is_settled && old.group == group);
         reading.queue_annotation.is_some() || group_is_there() || was_settled()
     }
@@ -197,8 +197,8 @@ impl Cluster {
     /// for want of any other. The door writes it on every pod but those: so others were there before Cardgate, or before their group.
     fn queue_of_unnamed(&mut self, namespace: &str, group: Option<&str>) -> (QueueId, bool) {
         let group = group.and_then(|group| self.workload_named(WorkloadKind::PodGroup, namespace, group));
-        let group = group.and_then(|group| self.workload(group).claim.as_ref());
-        let group = group.map(|claim| (claim.queue, claim.naming.queue.is_some()));
+        let group = group.and_then(|group| self.workload(group).terms.as_ref());
+        let group = group.map(|terms| (terms.queue, terms.naming.queue.is_some()));
         let (queue, names) =
             group.unwrap_or_else(|| (self.queue_of_workload(namespace, &QueueNaming::default()), false));
         let of_namespace = self.namespace(namespace);

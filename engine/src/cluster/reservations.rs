@@ -110,8 +110,8 @@ impl Cluster {
         let earlier = std::mem::take(&mut self.reservations.enqueued_before).into_iter();
         let still = |id: &WorkloadId| {
             let workload = self.workload(*id);
-            let claim = workload.claim.as_ref();
-            workload.in_line.is_some() && claim.is_some_and(|claim| claim.said == Said::Enqueued)
+            let terms = workload.terms.as_ref();
+            workload.in_line.is_some() && terms.is_some_and(|terms| terms.said == Said::Enqueued)
         };
         let mut earlier: Vec<_> = earlier.filter(still).collect();
         earlier.sort_by_key(|id| self.workload(*id).place());
@@ -127,7 +127,7 @@ impl Cluster {
 
     /// A Job could not be resumed: it is tried again after a while, and later each time where the API server refuses that.
     pub(crate) fn refuse_resumption(&mut self, uid: &str, message: Option<&Arc<str>>, now: Timestamp) {
-        let is_it = |workload: &Workload| workload.claim.as_ref().is_some_and(|claim| &*claim.uid == uid);
+        let is_it = |workload: &Workload| workload.terms.as_ref().is_some_and(|terms| &*terms.uid == uid);
         let Some(id) = self.workloads().find(|(_, workload)| is_it(workload)).map(|(id, _)| id) else {
             return;
         };
@@ -136,10 +136,10 @@ impl Cluster {
         self.workloads[id].stand_aside(until);
         self.reservations.deadlines.insert((until, id));
         self.dequeue(id);
-        let (Some(message), Some(claim)) = (message, &self.workloads[id].claim) else {
+        let (Some(message), Some(terms)) = (message, &self.workloads[id].terms) else {
             return;
         };
-        let refused = self.refusal(claim.queue, Some(id), Reason::RefusedByApiServer);
+        let refused = self.refusal(terms.queue, Some(id), Reason::RefusedByApiServer);
         self.workloads[id].write_was_refused(earlier.saturating_add(1), Arc::clone(message));
         self.refuse_workload(id, Some((Step::Enqueue, refused)));
     }
@@ -190,16 +190,16 @@ impl Cluster {
     /// Reserves for a workload what should be, and puts it in line for its queue where it belongs there.
     pub(super) fn settle(&mut self, id: WorkloadId) {
         let workload = &self.workloads[id];
-        let Some(claim) = &workload.claim else {
+        let Some(terms) = &workload.terms else {
             self.unreserve(id);
             self.note_incomplete(id);
             return;
         };
-        let queue = claim.queue;
-        let open = claim.may_be_kept() && !workload.is_started() && self.enqueues(workload.kind);
+        let queue = terms.queue;
+        let open = terms.may_be_kept() && !workload.is_started() && self.enqueues(workload.kind);
         if open && workload.is_enqueued() && !self.asks_with_its_group(id) {
             if workload.reserved.is_none() {
-                let demand = self.metered(workload, &claim.demand);
+                let demand = self.metered(workload, &terms.demand);
                 self.leave_line(id);
                 self.reserve_in(queue, id, &demand);
                 self.workloads[id].reserve(queue, demand);
@@ -222,9 +222,9 @@ impl Cluster {
     pub(super) fn meter_anew(&mut self, id: WorkloadId) {
         let workload = &self.workloads[id];
         let demand = workload
-            .claim
+            .terms
             .as_ref()
-            .map(|claim| self.metered(workload, &claim.demand));
+            .map(|terms| self.metered(workload, &terms.demand));
         if workload.reserved().is_some() && workload.reserved() != demand.as_ref() {
             self.unreserve(id);
         }
@@ -286,14 +286,14 @@ impl Cluster {
 
     /// What a workload asks for as a whole, where it does.
     pub(super) fn asked_by(&self, id: WorkloadId) -> Option<&Demand> {
-        let claim = self.workload(id).claim.as_ref().filter(|claim| claim.may_be_kept());
-        claim.map(|claim| &claim.demand)
+        let terms = self.workload(id).terms.as_ref().filter(|terms| terms.may_be_kept());
+        terms.map(|terms| &terms.demand)
     }
 
     /// The group that a Job's pods belong to, where it is there or named by anybody.
     fn group_of_job(&self, id: WorkloadId) -> Option<WorkloadId> {
         let job = self.workload(id);
-        let group = job.claim.as_ref()?.naming.group.as_ref()?;
+        let group = job.terms.as_ref()?.naming.group.as_ref()?;
         let group = self.workload_named(WorkloadKind::PodGroup, &job.namespace, group)?;
         (job.kind == WorkloadKind::Job).then_some(group)
     }

@@ -82,7 +82,7 @@ impl Cluster {
         self.mark_queues(&mut used);
         self.mark_nodes(&mut used);
         for (_, workload) in self.workloads.iter() {
-            let demands = [workload.claim.as_ref().map(|claim| &claim.demand), workload.reserved()];
+            let demands = [workload.terms.as_ref().map(|terms| &terms.demand), workload.reserved()];
             demands.into_iter().flatten().for_each(|demand| used.demand(demand));
         }
         used.dimensions(self.reclaims.claimed());

@@ -56,7 +56,7 @@ pub struct QueueNaming {
 
 /// What a workload says of itself.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Claim {
+pub struct WorkloadTerms {
     /// Tells it from one that had its name before.
     pub uid: Arc<str>,
     /// When it was created.
@@ -83,7 +83,7 @@ pub struct Claim {
     pub problem: Option<Box<str>>,
 }
 
-impl Claim {
+impl WorkloadTerms {
     /// Whether it asks for something that may be kept for it.
     pub(super) fn may_be_kept(&self) -> bool {
         self.asks && self.problem.is_none() && self.said != Said::Over
@@ -154,7 +154,7 @@ pub struct Facts {
     /// As its namespace has it once for its kind.
     pub name: Arc<str>,
     /// What it says of itself; nothing while pods name a group that is not there.
-    pub claim: Option<Claim>,
+    pub terms: Option<WorkloadTerms>,
     /// Since when it is in its queue, where it was decided that it is: for what it asks now, in the queue that it names now.
     pub(super) enqueued: Option<Enqueued>,
     /// Since when it has asked for this, in this queue.
@@ -209,18 +209,18 @@ pub struct Facts {
 
 impl Facts {
     /// Which workload it is, for those who act on it or report about it.
-    pub(crate) fn to_ref(&self, claim: &Claim) -> WorkloadRef {
+    pub(crate) fn to_ref(&self, terms: &WorkloadTerms) -> WorkloadRef {
         WorkloadRef {
             kind: self.kind,
             namespace: Arc::clone(&self.namespace),
             name: Arc::clone(&self.name),
-            uid: Arc::clone(&claim.uid),
+            uid: Arc::clone(&terms.uid),
         }
     }
 
     /// How many of its pods are let in together.
     pub fn min_member(&self) -> usize {
-        self.claim.as_ref().map_or(1, |claim| claim.min_member)
+        self.terms.as_ref().map_or(1, |terms| terms.min_member)
     }
 
     /// How many of its pods hold quota; those that are being deleted do not count.
@@ -246,14 +246,14 @@ impl Facts {
     /// Whether as many of its pods hold quota as it needs. Of what is no group at the moment, and was not torn as one, that is whatever
     /// is left: who deletes pods while there is none has no more when it is made anew. But of one that nobody has seen whole that is not known.
     pub(super) fn is_whole(&self) -> bool {
-        let may_be = self.claim.is_some() || self.torn_since.is_none() && self.whole.is_some();
+        let may_be = self.terms.is_some() || self.torn_since.is_none() && self.whole.is_some();
         may_be && self.admitted() > 0 && self.missing() == 0
     }
 
     /// Whether what is noted of both is so.
     pub(super) fn is_measured(&self) -> bool {
         let is_noted = !self.is_whole() || self.whole.as_ref() == Some(&self.held);
-        is_noted && (self.is_torn() == self.torn_since.is_some() || self.claim.is_none())
+        is_noted && (self.is_torn() == self.torn_since.is_some() || self.terms.is_none())
     }
 
     /// Its pods that hold quota.
@@ -268,7 +268,7 @@ impl Facts {
 
     /// How many of its pods count toward the minimum of each task that it names, in the order of those.
     fn counts_of_tasks(&self) -> Vec<usize> {
-        let tasks = self.claim.iter().flat_map(|claim| claim.tasks.iter());
+        let tasks = self.terms.iter().flat_map(|terms| terms.tasks.iter());
         let count =
             |task: &Arc<str>| self.of_tasks.get(task).map_or(0, |admitted| *admitted) + self.succeeded.of_task(task);
         tasks.map(|(task, _)| count(task)).collect()
@@ -276,7 +276,7 @@ impl Facts {
 
     /// How many pods are to be let in together before others follow one by one.
     pub fn missing(&self) -> usize {
-        if self.claim.as_ref().is_some_and(|claim| !claim.tasks.is_empty()) {
+        if self.terms.as_ref().is_some_and(|terms| !terms.tasks.is_empty()) {
             return self.lacking().count();
         }
         self.min_member().saturating_sub(self.admitted() + self.succeeded())
@@ -284,7 +284,7 @@ impl Facts {
 
     /// Which pods are to be let in together before others follow one by one.
     pub fn lacking(&self) -> Lacking {
-        let tasks = self.claim.iter().flat_map(|claim| claim.tasks.iter());
+        let tasks = self.terms.iter().flat_map(|terms| terms.tasks.iter());
         let missing = tasks.zip(self.counts_of_tasks()).filter_map(|((task, least), count)| {
             let missing = least.saturating_sub(count);
             (missing > 0).then(|| (Arc::clone(task), missing))
@@ -295,12 +295,12 @@ impl Facts {
 
     /// Whether some of its pods are of use together alone: it needs several, or some of certain tasks.
     pub fn is_gang(&self) -> bool {
-        self.min_member() > 1 || self.claim.as_ref().is_some_and(|claim| !claim.tasks.is_empty())
+        self.min_member() > 1 || self.terms.as_ref().is_some_and(|terms| !terms.tasks.is_empty())
     }
 
     /// How many of its pods that hold quota there are beyond its minimum, in all, and of each task of that.
     pub fn surplus(&self) -> (usize, Vec<(Arc<str>, usize)>) {
-        let tasks = self.claim.iter().flat_map(|claim| claim.tasks.iter());
+        let tasks = self.terms.iter().flat_map(|terms| terms.tasks.iter());
         let of_task =
             |((task, least), count): (&(Arc<str>, usize), usize)| (Arc::clone(task), count.saturating_sub(*least));
         let in_all = (self.admitted() + self.succeeded()).saturating_sub(self.min_member());
@@ -312,7 +312,7 @@ impl Facts {
 
     /// Whether pods of it have taken over: what it asks for as a whole has no effect any more.
     pub fn is_started(&self) -> bool {
-        let said = self.claim.as_ref().map(|claim| claim.said);
+        let said = self.terms.as_ref().map(|terms| terms.said);
         self.ran || self.admitted() > 0 || self.succeeded() > 0 || said == Some(Said::Started)
     }
 

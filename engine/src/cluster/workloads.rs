@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::pod::{self, Controller, Pod, Reading};
 use super::queue::Queue;
-use super::workload::{Claim, Phase, QueueNaming, Said, Workload};
+use super::workload::{Phase, QueueNaming, Said, Workload, WorkloadTerms};
 use super::{Cluster, Kind};
 use crate::ids::WorkloadId;
 use crate::reason::Reason;
@@ -57,12 +57,12 @@ impl Cluster {
 
     /// Takes what a workload says of itself; nothing of one in an exempt namespace, where nobody's pods are managed: it would have its queue
     /// keep what none of them takes.
-    pub(super) fn apply_claim(
+    pub(super) fn apply_terms(
         &mut self,
         kind: WorkloadKind,
         namespace: &str,
         name: &str,
-        claim: Claim,
+        terms: WorkloadTerms,
         told: Option<Reason>,
         now: Timestamp,
     ) {
@@ -72,8 +72,8 @@ impl Cluster {
         let id = self.workload_id(kind, namespace, name);
         let epoch = self.epoch(kind.watched());
         self.workloads[id].note_listed(epoch);
-        let is_new = self.workloads[id].claim.is_none();
-        self.change_claim(id, claim, now);
+        let is_new = self.workloads[id].terms.is_none();
+        self.change_terms(id, terms, now);
         if is_new && told.is_some() {
             self.workloads[id].note_told_before(told);
         }
@@ -81,20 +81,20 @@ impl Cluster {
 
     /// A workload says something else of itself. Whatever it was let into its queue for, another queue or another request
     /// is judged as if it came to wait now.
-    pub(super) fn change_claim(&mut self, id: WorkloadId, claim: Claim, now: Timestamp) {
+    pub(super) fn change_terms(&mut self, id: WorkloadId, terms: WorkloadTerms, now: Timestamp) {
         let workload = &self.workloads[id];
-        if workload.claim.as_ref() == Some(&claim) {
+        if workload.terms.as_ref() == Some(&terms) {
             return;
         }
-        let is_new = workload.claim.as_ref().is_none_or(|before| before.uid != claim.uid);
-        if is_new && claim.said == Said::Enqueued {
+        let is_new = workload.terms.as_ref().is_none_or(|before| before.uid != terms.uid);
+        if is_new && terms.said == Said::Enqueued {
             self.reservations.found_enqueued(id);
         }
-        if workload.begins_anew(&claim) || workload.gives_up(&claim) {
+        if workload.begins_anew(&terms) || workload.gives_up(&terms) {
             self.end_enqueued(id, now);
         }
-        let (queue, naming) = (claim.queue, claim.naming.clone());
-        let before = self.workloads[id].say(claim, now);
+        let (queue, naming) = (terms.queue, terms.naming.clone());
+        let before = self.workloads[id].say(terms, now);
         let moved = before.as_ref().is_some_and(|before| before.queue != queue);
         let asks_anew = before.as_ref().map(|before| &before.demand) != self.asked_by(id);
         self.name_group(id, before.as_ref().map(|before| &before.naming), Some(&naming));
@@ -117,22 +117,22 @@ impl Cluster {
         }
     }
 
-    pub(super) fn remove_claim(&mut self, kind: WorkloadKind, namespace: &str, name: &str) {
+    pub(super) fn remove_terms(&mut self, kind: WorkloadKind, namespace: &str, name: &str) {
         let Some(id) = self.workload_named(kind, namespace, name) else {
             return;
         };
         let now = self.now;
         self.end_enqueued(id, now);
-        let Some(claim) = self.workloads[id].fall_silent() else {
+        let Some(terms) = self.workloads[id].fall_silent() else {
             return;
         };
         self.rebalance(id);
         self.settle(id);
         self.find_queues_of_jobs(id, now);
         self.settle_jobs_of(id);
-        self.name_group(id, Some(&claim.naming), None);
-        self.queues[claim.queue].quit();
-        self.forget_empty_queue(claim.queue);
+        self.name_group(id, Some(&terms.naming), None);
+        self.queues[terms.queue].quit();
+        self.forget_empty_queue(terms.queue);
         self.forget_empty_workload(id);
     }
 
@@ -160,13 +160,13 @@ impl Cluster {
 
     /// Forgets what workloads of this kind said that a complete list has not named.
     pub(super) fn remove_unlisted_workloads(&mut self, kind: WorkloadKind, epoch: u64) {
-        let stale = |workload: &Workload| workload.kind == kind && workload.claim.is_some() && workload.epoch < epoch;
+        let stale = |workload: &Workload| workload.kind == kind && workload.terms.is_some() && workload.epoch < epoch;
         let stale = self.workloads().filter(|(_, workload)| stale(workload));
         let names: Vec<_> = stale
             .map(|(_, stale)| (Arc::clone(&stale.namespace), Arc::clone(&stale.name)))
             .collect();
         for (namespace, name) in names {
-            self.remove_claim(kind, &namespace, &name);
+            self.remove_terms(kind, &namespace, &name);
         }
     }
 
@@ -197,7 +197,7 @@ impl Cluster {
 
     /// Every workload that is there or that pods name.
     pub fn workloads(&self) -> impl Iterator<Item = (WorkloadId, &Workload)> {
-        let there = |workload: &Workload| workload.claim.is_some() || workload.named > 0;
+        let there = |workload: &Workload| workload.terms.is_some() || workload.named > 0;
         self.workloads.iter().filter(move |(_, workload)| there(workload))
     }
 
@@ -214,7 +214,7 @@ impl Cluster {
 
     pub(super) fn forget_empty_workload(&mut self, id: WorkloadId) {
         let workload = &self.workloads[id];
-        if workload.claim.is_none() && workload.named == 0 {
+        if workload.terms.is_none() && workload.named == 0 {
             let key = key(workload.kind, &workload.namespace, &workload.name);
             self.workloads.remove(&key);
         }

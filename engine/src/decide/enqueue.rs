@@ -14,7 +14,7 @@ use crate::cluster::Cluster;
 use crate::cluster::levels::ALL_LEVELS;
 use crate::cluster::queue::Queue;
 use crate::cluster::waiting::Refused;
-use crate::cluster::workload::{Claim, Step};
+use crate::cluster::workload::{Step, WorkloadTerms};
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::policies::job_mode::{JobCheck, Load};
@@ -27,7 +27,7 @@ use crate::trail::Trail;
 pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
     for id in cluster.take_unreviewed() {
         let workload = cluster.workload(id);
-        let Some(queue) = workload.claim.as_ref().map(|claim| claim.queue) else {
+        let Some(queue) = workload.terms.as_ref().map(|terms| terms.queue) else {
             continue;
         };
         if let Err(reason) = admits(cluster, queue, &workload.namespace) {
@@ -62,7 +62,7 @@ pub(super) fn enqueue(cluster: &mut Cluster, id: WorkloadId, effort: &Effort) ->
 /// Whether pods of a group wait in the line of another queue than the group: that line may have had its turn already.
 pub(super) fn pods_wait_elsewhere(cluster: &Cluster, id: WorkloadId) -> bool {
     let workload = cluster.workload(id);
-    let queue = workload.claim.as_ref().map(|claim| claim.queue);
+    let queue = workload.terms.as_ref().map(|terms| terms.queue);
     let line = workload.line.iter().filter_map(|(_, place)| cluster.pod(place.pod));
     line.map(|pod| pod.queue).any(|of_pod| of_pod != queue)
 }
@@ -70,19 +70,19 @@ pub(super) fn pods_wait_elsewhere(cluster: &Cluster, id: WorkloadId) -> bool {
 /// Whether a workload's queue can take what it asks for as a whole.
 fn judge(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {
     let workload = cluster.workload(id);
-    let Some(claim) = &workload.claim else {
+    let Some(terms) = &workload.terms else {
         return Ok(());
     };
-    let because = |reason| cluster.refusal(claim.queue, Some(id), reason);
-    if claim.problem.is_some() {
+    let because = |reason| cluster.refusal(terms.queue, Some(id), reason);
+    if terms.problem.is_some() {
         return Err(because(Reason::PodGroupInvalid));
     }
     check(
         cluster,
         id,
-        claim.queue,
+        terms.queue,
         &workload.namespace,
-        &cluster.metered(workload, &claim.demand),
+        &cluster.metered(workload, &terms.demand),
     )?;
     // What can never run keeps no quota from what can.
     if could_ever_fit(cluster, id, effort) {
@@ -103,10 +103,10 @@ pub(crate) fn could_ever_run(cluster: &Cluster, id: WorkloadId) -> bool {
 /// would be told something else each time that it comes or goes.
 pub(super) fn enqueue_if_in_line(cluster: &mut Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {
     let workload = cluster.workload(id);
-    let Some(claim) = workload.claim.as_ref().filter(|_| !workload.is_started()) else {
+    let Some(terms) = workload.terms.as_ref().filter(|_| !workload.is_started()) else {
         return Ok(());
     };
-    let queue = claim.queue;
+    let queue = terms.queue;
     if cluster.queue(queue).in_line().contains(&id) {
         return enqueue(cluster, id, effort).map_err(|()| {
             let refused = cluster.workload(id).refused;
@@ -119,27 +119,27 @@ pub(super) fn enqueue_if_in_line(cluster: &mut Cluster, id: WorkloadId, effort: 
     if workload.aside_until().is_some() {
         return judge(cluster, id, effort);
     }
-    check_unreserved(cluster, id, claim)
+    check_unreserved(cluster, id, terms)
 }
 
 /// Whether a workload waits to be let into its queue by what it asks for itself.
 pub(crate) fn is_in_line(cluster: &Cluster, id: WorkloadId) -> bool {
-    let claim = cluster.workload(id).claim.as_ref();
-    claim.is_some_and(|claim| cluster.queue(claim.queue).in_line().contains(&id))
+    let terms = cluster.workload(id).terms.as_ref();
+    terms.is_some_and(|terms| cluster.queue(terms.queue).in_line().contains(&id))
 }
 
 /// Beside Volcano nothing is reserved; what a group asks for is checked all the same.
-fn check_unreserved(cluster: &Cluster, id: WorkloadId, claim: &Claim) -> Result<(), Refused> {
+fn check_unreserved(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms) -> Result<(), Refused> {
     let workload = cluster.workload(id);
-    if claim.demand.cards.is_empty() || workload.reserved().is_some() {
+    if terms.demand.cards.is_empty() || workload.reserved().is_some() {
         return Ok(());
     }
     check(
         cluster,
         id,
-        claim.queue,
+        terms.queue,
         &workload.namespace,
-        &cluster.metered(workload, &claim.demand),
+        &cluster.metered(workload, &terms.demand),
     )
 }
 
@@ -151,21 +151,21 @@ pub(super) fn would_take(cluster: &Cluster, id: WorkloadId, pods: &[PodId], effo
 /// Whether [`enqueue_if_in_line`] would refuse a group's pods, as far as the group itself is concerned: nothing comes of it.
 pub(super) fn check_as_a_whole(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {
     let workload = cluster.workload(id);
-    let Some(claim) = workload.claim.as_ref().filter(|_| !workload.is_started()) else {
+    let Some(terms) = workload.terms.as_ref().filter(|_| !workload.is_started()) else {
         return Ok(());
     };
-    if workload.aside_until().is_some() || cluster.queue(claim.queue).in_line().contains(&id) {
+    if workload.aside_until().is_some() || cluster.queue(terms.queue).in_line().contains(&id) {
         judge(cluster, id, effort)
     } else {
-        check_unreserved(cluster, id, claim)
+        check_unreserved(cluster, id, terms)
     }
 }
 
 /// Whether the queues of these pods of a group can take them as a whole, where the group is judged by them.
 pub(super) fn check_pods_together(cluster: &Cluster, id: WorkloadId, pods: &[PodId]) -> Result<(), Refused> {
     let workload = cluster.workload(id);
-    let asks_for_cards = |claim: &Claim| !claim.demand.cards.is_empty();
-    if workload.is_started() || workload.claim.as_ref().is_none_or(asks_for_cards) {
+    let asks_for_cards = |terms: &WorkloadTerms| !terms.demand.cards.is_empty();
+    if workload.is_started() || workload.terms.as_ref().is_none_or(asks_for_cards) {
         return Ok(());
     }
     for (queue, demand) in asked_by_pods(cluster, pods) {

@@ -229,11 +229,11 @@ fn trail_pod(cluster: &Cluster, pod: Option<PodId>, queue: QueueId, trail: &dyn 
 /// Says that a workload is judged.
 fn trail_workload(cluster: &Cluster, id: WorkloadId, trail: &dyn Trail) {
     let workload = cluster.workload(id);
-    if let Some(claim) = &workload.claim {
+    if let Some(terms) = &workload.terms {
         trail.at(Work {
             doing: "judging",
-            object: workload.to_ref(claim).into(),
-            queue: Some(Arc::clone(&cluster.queue(claim.queue).name)),
+            object: workload.to_ref(terms).into(),
+            queue: Some(Arc::clone(&cluster.queue(terms.queue).name)),
         });
     }
 }
@@ -241,9 +241,9 @@ fn trail_workload(cluster: &Cluster, id: WorkloadId, trail: &dyn Trail) {
 /// Lets the first waiting pod of a shape in; or nobody, and remembers why. Also what that has cost.
 fn admit(cluster: &mut Cluster, shape: &Arc<Shape>) -> (Vec<Admission>, Effort) {
     let group = shape.group.filter(|_| !cluster.groups_are_absent());
-    let judged = match group.map(|id| &cluster.workload(id).claim) {
+    let judged = match group.map(|id| &cluster.workload(id).terms) {
         Some(None) => Err(Reason::PodGroupNotFound),
-        Some(Some(claim)) if claim.problem.is_some() => Err(Reason::PodGroupInvalid),
+        Some(Some(terms)) if terms.problem.is_some() => Err(Reason::PodGroupInvalid),
         Some(Some(_)) | None => Ok(()),
     };
     let (earlier, first) = match cluster.queue(shape.queue).waiting.peers_of(shape) {
@@ -274,14 +274,14 @@ fn admit(cluster: &mut Cluster, shape: &Arc<Shape>) -> (Vec<Admission>, Effort) 
 /// What is done for a workload that is let into its queue: a Job is resumed.
 fn resumption(cluster: &Cluster, id: WorkloadId) -> Option<Action> {
     let workload = cluster.workload(id);
-    let claim = workload.claim.as_ref().filter(|_| workload.kind == WorkloadKind::Job)?;
+    let terms = workload.terms.as_ref().filter(|_| workload.kind == WorkloadKind::Job)?;
     // One that runs already is not resumed: only what is kept for it is judged.
-    if claim.said != Said::Waiting {
+    if terms.said != Said::Waiting {
         return None;
     }
     Some(Action::Resume(Resumption {
-        job: workload.to_ref(claim),
-        queue: Arc::clone(&cluster.queue(claim.queue).name),
+        job: workload.to_ref(terms),
+        queue: Arc::clone(&cluster.queue(terms.queue).name),
     }))
 }
 

@@ -31,7 +31,7 @@ pub(super) fn before(cluster: &Cluster, shape: &Shape, place: Turn) -> Vec<PodId
 /// The pods that are let in before a workload, where that is known: other workloads before it take what their pods then ask for.
 pub(super) fn before_workload(cluster: &Cluster, id: WorkloadId) -> Option<Vec<PodId>> {
     let workload = cluster.workload(id);
-    let queue = cluster.queue(workload.claim.as_ref()?.queue);
+    let queue = cluster.queue(workload.terms.as_ref()?.queue);
     if let Some((shape, place)) = first_that_waits(cluster, workload) {
         return Some(before(cluster, shape, place));
     }
@@ -91,8 +91,8 @@ pub(super) fn line_up_workload(cluster: &Cluster, namespace: &str, id: WorkloadI
     let workload = cluster.workload(id);
     let first = first_that_waits(cluster, workload).map(|(shape, place)| (shape.queue, place));
     let itself = || {
-        let claim = workload.claim.as_ref().filter(|_| is_in_line(cluster, id))?;
-        Some((claim.queue, workload.turn()))
+        let terms = workload.terms.as_ref().filter(|_| is_in_line(cluster, id))?;
+        Some((terms.queue, workload.turn()))
     };
     if let Some((queue, place)) = first.or_else(itself) {
         line_up(cluster, namespace, queue, place, status);

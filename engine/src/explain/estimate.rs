@@ -199,7 +199,7 @@ fn end(cluster: &Cluster, pod: &Pod, gone: impl Fn(&Pod) -> Option<Timestamp>) -
         let until = gone(pod).filter(|until| *until != Timestamp::MAX)?;
         return Some((until, Why::Deletion));
     }
-    let of_job = pod.job.and_then(|job| cluster.workload(job).claim.as_ref());
+    let of_job = pod.job.and_then(|job| cluster.workload(job).terms.as_ref());
     let of_job = of_job.filter(|job| pod.job_uid.as_deref() == Some(&*job.uid));
     let of_job = of_job.and_then(|job| job.ends);
     let deadline = pod.ends.into_iter().chain(of_job).map(|ends| (ends, Why::Deadline));

@@ -139,10 +139,10 @@ fn of_workload<'c>(
     reason: Reason,
 ) -> (Extent<'c>, What<'c>) {
     let workload = cluster.workload(id);
-    let Some(claim) = &workload.claim else {
+    let Some(terms) = &workload.terms else {
         return (Extent::Alone, What::Said(workload::not_found(workload)));
     };
-    if let Some(said) = workload::say(cluster, id, claim, reason) {
+    if let Some(said) = workload::say(cluster, id, terms, reason) {
         return (Extent::Alone, What::Said(said));
     }
     if let Some((step @ (Step::Together | Step::GivenUp), _)) = workload.refused {
@@ -162,7 +162,7 @@ fn of_workload<'c>(
         });
         return (extent, what.unwrap_or(What::Said(String::new())));
     }
-    let (queue, demand) = workload::asked_as_a_whole(cluster, id, claim.queue);
+    let (queue, demand) = workload::asked_as_a_whole(cluster, id, terms.queue);
     if let About::Quota(_) = reason.about()
         && let Some(said) = workload::only_stands_aside(cluster, id, (queue, &demand), reason)
     {

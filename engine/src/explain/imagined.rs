@@ -40,7 +40,7 @@ pub(super) fn of_imagined(cluster: &mut Cluster, namespace: &str, made: Made, no
     let status = match shapes.first() {
         Some((first, _)) => {
             // Also one is not there that other pods name: it is known by its name alone.
-            let is_there = first.group.is_some_and(|id| cluster.workload(id).claim.is_some());
+            let is_there = first.group.is_some_and(|id| cluster.workload(id).terms.is_some());
             let missing_group = names_group && !is_there;
             of_shapes(cluster, namespace, &shapes, whole, missing_group, now)
         }

@@ -33,11 +33,11 @@ pub(super) fn blocks_of_group(
     joining: Joining<'_>,
 ) -> Vec<Block> {
     let workload = cluster.workload(id);
-    let Some(claim) = &workload.claim else {
+    let Some(terms) = &workload.terms else {
         return Vec::new();
     };
-    if claim.problem.is_some() {
-        let said = workload::say(cluster, id, claim, Reason::PodGroupInvalid);
+    if terms.problem.is_some() {
+        let said = workload::say(cluster, id, terms, Reason::PodGroupInvalid);
         return said.iter().map(|said| Reason::PodGroupInvalid.block(said)).collect();
     }
     if workload.missing() == 0 {
@@ -126,11 +126,11 @@ fn as_a_whole<'c>(
 ) -> (Extent<'c>, What<'c>, bool) {
     let workload = cluster.workload(id);
     let of_pods = joining.iter().map(|(shape, _)| shape.queue);
-    let mut queues = workload.claim.iter().map(|claim| claim.queue).chain(of_pods);
+    let mut queues = workload.terms.iter().map(|terms| terms.queue).chain(of_pods);
     if let About::Quota(_) = reason.about() {
         let itself = || {
-            let claim = workload.claim.as_ref()?;
-            Some((claim.queue, cluster.metered(workload, &claim.demand)))
+            let terms = workload.terms.as_ref()?;
+            Some((terms.queue, cluster.metered(workload, &terms.demand)))
         };
         let Some((queue, demand)) = asked.cloned().or_else(itself) else {
             return (Extent::Alone, What::Said(String::new()), true);

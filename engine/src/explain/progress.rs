@@ -42,9 +42,9 @@ pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Prog
         && let Some(id) = looked.next()
     {
         let workload = cluster.workload(id);
-        let Some(claim) = &workload.claim else { continue };
+        let Some(terms) = &workload.terms else { continue };
         let refused = workload.refused.map(|(_, refused)| refused.reason);
-        if refused.is_some() && now.duration_since(claim.created) < PATIENCE {
+        if refused.is_some() && now.duration_since(terms.created) < PATIENCE {
             cluster.put_off([id]);
             continue;
         }
@@ -67,10 +67,10 @@ pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Prog
 /// What there is to say about a workload at this moment; none where its object is not there.
 pub(super) fn progress_of(cluster: &Cluster, id: WorkloadId, news: bool) -> Option<Progress> {
     let workload = cluster.workload(id);
-    let claim = workload.claim.as_ref()?;
+    let terms = workload.terms.as_ref()?;
     Some(Progress {
-        workload: workload.to_ref(claim),
-        queue: Arc::clone(&cluster.queue(claim.queue).name),
+        workload: workload.to_ref(terms),
+        queue: Arc::clone(&cluster.queue(terms.queue).name),
         phase: phase(cluster, id),
         refused: explain(cluster, Subject::Workload(id)).map(|why| (why.reason, why.message())),
         news,
@@ -80,7 +80,7 @@ pub(super) fn progress_of(cluster: &Cluster, id: WorkloadId, news: bool) -> Opti
 /// Whether a group that was not shown anything yet shows its phase already.
 fn phase_is_there(cluster: &Cluster, id: WorkloadId) -> bool {
     let workload = cluster.workload(id);
-    let shows = workload.claim.as_ref().and_then(|claim| claim.phase.as_deref());
+    let shows = workload.terms.as_ref().and_then(|terms| terms.phase.as_deref());
     workload.shown.is_none() && shows == phase(cluster, id).map(Phase::as_str)
 }
 
@@ -88,18 +88,18 @@ fn phase_is_there(cluster: &Cluster, id: WorkloadId) -> bool {
 /// pods are on their nodes.
 fn phase(cluster: &Cluster, id: WorkloadId) -> Option<Phase> {
     let workload = cluster.workload(id);
-    let claim = workload.claim.as_ref()?;
-    if workload.kind == WorkloadKind::Job || !cluster.configuration().cardgate.enqueue || claim.said == Said::Over {
+    let terms = workload.terms.as_ref()?;
+    if workload.kind == WorkloadKind::Job || !cluster.configuration().cardgate.enqueue || terms.said == Said::Over {
         return None;
     }
     let is_bound = |id| cluster.pod(id).is_some_and(|pod| pod.stage == Stage::Bound);
     let bound = workload
         .members()
         .filter(|member| is_bound(*member))
-        .take(claim.min_member);
+        .take(terms.min_member);
     let there = bound.count() + workload.succeeded();
-    let is_whole = there >= claim.min_member && workload.missing() == 0;
-    Some(if claim.said == Said::Started || is_whole {
+    let is_whole = there >= terms.min_member && workload.missing() == 0;
+    Some(if terms.said == Said::Started || is_whole {
         Phase::Running
     } else if workload.is_enqueued() || workload.is_started() {
         Phase::Inqueue

@@ -87,12 +87,12 @@ impl Refresher {
     /// told again by whoever begins to decide.
     pub fn take_over(&mut self, cluster: &Cluster, now: Timestamp) {
         let groups = cluster.workloads().map(|(_, workload)| workload);
-        for (group, claim) in
-            groups.filter_map(|group| Some((group, group.claim.as_ref().filter(|_| group.told.is_some())?)))
+        for (group, terms) in
+            groups.filter_map(|group| Some((group, group.terms.as_ref().filter(|_| group.told.is_some())?)))
         {
             self.remember(
                 &group.namespace,
-                Waiter::Workload(group.to_ref(claim)),
+                Waiter::Workload(group.to_ref(terms)),
                 (None, now),
                 now,
             );

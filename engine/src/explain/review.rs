@@ -131,7 +131,7 @@ fn of_job(cluster: &Cluster, namespace: &str, name: &str, now: Timestamp) -> Opt
     let refused = job.filter(is_refused).map(as_a_whole);
     let of_pods = refused.or_else(|| by_its_pods().map(|id| of_pod(cluster, namespace, id, now)));
     // One that asks for its cards in advance is known before it has pods, and when it has none any more.
-    of_pods.or_else(|| job.filter(|id| cluster.workload(*id).claim.is_some()).map(as_a_whole))
+    of_pods.or_else(|| job.filter(|id| cluster.workload(*id).terms.is_some()).map(as_a_whole))
 }
 
 /// Where a pod is, and if it waits, why.
@@ -210,9 +210,9 @@ fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestam
     let workload = cluster.workload(id);
     let who = format!("{} {}", workload.kind.as_str(), workload.name);
     let queue = workload
-        .claim
+        .terms
         .as_ref()
-        .map(|claim| cluster.queue(claim.queue).name.to_string());
+        .map(|terms| cluster.queue(terms.queue).name.to_string());
     if let Some(why) = explain(cluster, Subject::Workload(id)) {
         let first = why.reason;
         let mut found = vec![why];
@@ -241,7 +241,7 @@ fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestam
             "{who} is let in: {admitted} of its pods {} quota",
             verb(admitted == 1, "holds", "hold")
         )
-    } else if workload.claim.as_ref().is_some_and(|claim| claim.said == Said::Over) {
+    } else if workload.terms.as_ref().is_some_and(|terms| terms.said == Said::Over) {
         let over = match workload.kind {
             WorkloadKind::Job => "has ended, or was suspended by somebody else than Cardgate",
             WorkloadKind::PodGroup => "is completed",

@@ -3,7 +3,7 @@
 use super::{pod, refusal_of_write};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
-use crate::cluster::workload::{Claim, Step, Workload};
+use crate::cluster::workload::{Step, Workload, WorkloadTerms};
 use crate::decide::census::Looks;
 use crate::decide::enqueue::{asked_by_pods, check_at, is_in_line, lack, lacks_still};
 use crate::decide::line::{first_missing, line};
@@ -32,7 +32,7 @@ pub(super) fn not_found(workload: &Workload) -> String {
 }
 
 /// What is said of a workload that waits for what it says or does itself; none where it is about amounts, its queue or its pods.
-pub(super) fn say(cluster: &Cluster, id: WorkloadId, claim: &Claim, reason: Reason) -> Option<String> {
+pub(super) fn say(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms, reason: Reason) -> Option<String> {
     let workload = cluster.workload(id);
     let name = &workload.name;
     let said = match reason {
@@ -40,11 +40,11 @@ pub(super) fn say(cluster: &Cluster, id: WorkloadId, claim: &Claim, reason: Reas
         Reason::PodGroupInvalid => format!(
             "{} {name} can't be used as it is: {}",
             workload.kind.as_str(),
-            claim.problem.as_deref().unwrap_or("it can't be read")
+            terms.problem.as_deref().unwrap_or("it can't be read")
         ),
         Reason::PodGroupIncomplete => format!(
             "PodGroup {name} lets {} pods in together (spec.minMember), and {} are there: {} to be created",
-            claim.min_member,
+            terms.min_member,
             workload.admitted() + workload.succeeded() + workload.line.len(),
             to_be_created(cluster, id)
         ),
@@ -52,7 +52,7 @@ pub(super) fn say(cluster: &Cluster, id: WorkloadId, claim: &Claim, reason: Reas
             "queue {} has kept what {} {name} asks for during {} (inqueueTimeout), and none of its pods was let in: now it \
              waits again, behind the others of its priority, and until {} nothing is kept there for any workload of \
              namespace {}; make its pods sooner, or ask for less",
-            cluster.queue(claim.queue).name,
+            cluster.queue(terms.queue).name,
             workload.kind.as_str(),
             format_duration(cluster.configuration().cardgate.inqueue_timeout),
             workload
@@ -119,13 +119,13 @@ fn to_be_created(cluster: &Cluster, id: WorkloadId) -> String {
 /// where one is.
 pub(super) fn could_ever_be_let_in(cluster: &Cluster, id: WorkloadId, told: Option<&Shape>, reason: Reason) -> bool {
     let workload = cluster.workload(id);
-    match (workload.refused, &workload.claim, reason.about()) {
+    match (workload.refused, &workload.terms, reason.about()) {
         (Some((Step::Together, _)), _, _) => {
             let shape = shape_refused_for(cluster, workload, told, reason);
             shape.is_none_or(|shape| pod::could_ever_be_let_in(cluster, shape, reason))
         }
-        (Some((Step::Enqueue, _)), Some(claim), About::Quota(_)) => {
-            let (queue, demand) = asked_as_a_whole(cluster, id, claim.queue);
+        (Some((Step::Enqueue, _)), Some(terms), About::Quota(_)) => {
+            let (queue, demand) = asked_as_a_whole(cluster, id, terms.queue);
             let at = level_in_excess(cluster, id, queue, &demand);
             could_ever_take(cluster, id, (queue, &demand), at)
         }
@@ -153,11 +153,11 @@ pub(super) fn could_ever_take(
 /// What a workload asks for as a whole, and of which queue.
 pub(super) fn asked_as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId) -> (QueueId, Demand) {
     let workload = cluster.workload(id);
-    let Some(claim) = &workload.claim else {
+    let Some(terms) = &workload.terms else {
         return (queue, Demand::default());
     };
-    let itself = || (queue, cluster.metered(workload, &claim.demand));
-    if !claim.demand.cards.is_empty() || is_in_line(cluster, id) || workload.line.is_empty() {
+    let itself = || (queue, cluster.metered(workload, &terms.demand));
+    if !terms.demand.cards.is_empty() || is_in_line(cluster, id) || workload.line.is_empty() {
         return itself();
     }
     // While it stands aside it is judged as it is in line, and by its pods where that lets it in.

@@ -69,7 +69,7 @@ fn describe(cluster: &Cluster, waiting: &Waiting) -> Option<WaitingWorkload> {
     };
     let ((kind, name), pods, cards, subject) = match waiting {
         Waiting::Whole(id) => {
-            let demand = cluster.workload(*id).claim.as_ref().map(|claim| &claim.demand);
+            let demand = cluster.workload(*id).terms.as_ref().map(|terms| &terms.demand);
             let cards = demand.map(|demand| first_cards(cluster, demand).collect());
             (of_workload(*id), 0, cards.unwrap_or_default(), Subject::Workload(*id))
         }
@@ -134,9 +134,9 @@ pub(super) fn asked_as_wholes(cluster: &Cluster, id: QueueId) -> BTreeMap<CardId
 pub(super) fn asked_in(cluster: &Cluster, queues: impl IntoIterator<Item = QueueId>) -> BTreeMap<CardId, i128> {
     let queues = queues.into_iter();
     let wholes = queues.flat_map(|queue| cluster.wholes_in_line(cluster.queue(queue)));
-    let claims = wholes.filter_map(|(_, whole)| whole.claim.as_ref());
+    let claims = wholes.filter_map(|(_, whole)| whole.terms.as_ref());
     let mut asked = BTreeMap::new();
-    for (card, count) in claims.flat_map(|claim| first_cards(cluster, &claim.demand)) {
+    for (card, count) in claims.flat_map(|terms| first_cards(cluster, &terms.demand)) {
         *asked.entry(card).or_default() += count;
     }
     asked

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::succeeded::{Succeeded, SucceededPod};
-use super::{Claim, Enqueued, Facts, Member, Phase, Said, Step, Workload};
+use super::{Enqueued, Facts, Member, Phase, Said, Step, Workload, WorkloadTerms};
 use crate::amounts::{Amounts, Totals};
 use crate::cluster::place::Place;
 use crate::cluster::waiting::Refused;
@@ -29,32 +29,32 @@ pub(in crate::cluster) enum Moved {
 
 impl Facts {
     /// Whether it waits anew by saying this: as another object, for something else, or because it is suspended again.
-    pub(in crate::cluster) fn begins_anew(&self, claim: &Claim) -> bool {
-        let before = self.claim.as_ref();
-        before.is_none_or(|before| before.uid != claim.uid || is_elsewhere(before, claim)) || self.is_again(claim)
+    pub(in crate::cluster) fn begins_anew(&self, terms: &WorkloadTerms) -> bool {
+        let before = self.terms.as_ref();
+        before.is_none_or(|before| before.uid != terms.uid || is_elsewhere(before, terms)) || self.is_again(terms)
     }
 
     /// Whether it gives up by saying this what is kept for it, and its place: else who says so shortly before its time is over, and takes it back
     /// then, would have a queue keep as much for ever.
-    pub(in crate::cluster) fn gives_up(&self, claim: &Claim) -> bool {
-        self.reserved.is_some() && (!claim.may_be_kept() || claim.said == Said::Started)
+    pub(in crate::cluster) fn gives_up(&self, terms: &WorkloadTerms) -> bool {
+        self.reserved.is_some() && (!terms.may_be_kept() || terms.said == Said::Started)
     }
 
     /// A Job that is suspended again has given up its place; its pods are gone or going.
-    fn is_again(&self, claim: &Claim) -> bool {
-        let had_left = self.claim.as_ref().is_some_and(|before| before.said != Said::Waiting);
-        self.kind == WorkloadKind::Job && claim.said == Said::Waiting && had_left
+    fn is_again(&self, terms: &WorkloadTerms) -> bool {
+        let had_left = self.terms.as_ref().is_some_and(|before| before.said != Said::Waiting);
+        self.kind == WorkloadKind::Job && terms.said == Said::Waiting && had_left
     }
 
     /// Whether it is a Job that Cardgate holds: it makes no pods.
     fn is_held_job(&self) -> bool {
-        let is_held = |claim: &Claim| claim.said == Said::Waiting;
-        self.kind == WorkloadKind::Job && self.claim.as_ref().is_some_and(is_held)
+        let is_held = |terms: &WorkloadTerms| terms.said == Said::Waiting;
+        self.kind == WorkloadKind::Job && self.terms.as_ref().is_some_and(is_held)
     }
 }
 
-fn is_elsewhere(before: &Claim, claim: &Claim) -> bool {
-    before.queue != claim.queue || before.demand != claim.demand
+fn is_elsewhere(before: &WorkloadTerms, terms: &WorkloadTerms) -> bool {
+    before.queue != terms.queue || before.demand != terms.demand
 }
 
 impl Workload {
@@ -63,7 +63,7 @@ impl Workload {
             kind,
             namespace,
             name: name.into(),
-            claim: None,
+            terms: None,
             enqueued: None,
             waits_since: Timestamp::MAX,
             in_line: None,
@@ -99,33 +99,33 @@ impl Workload {
     }
 
     /// It says this of itself from now on. Returns what it said before.
-    pub(in crate::cluster) fn say(&mut self, claim: Claim, now: Timestamp) -> Option<Claim> {
-        let anew = self.begins_anew(&claim);
+    pub(in crate::cluster) fn say(&mut self, terms: WorkloadTerms, now: Timestamp) -> Option<WorkloadTerms> {
+        let anew = self.begins_anew(&terms);
         let was_held = self.is_held_job();
         let facts = &mut self.0;
-        let before = facts.claim.take();
+        let before = facts.terms.take();
         // Somebody else has made it show something else.
-        let changed = before.as_ref().is_some_and(|before| before.phase != claim.phase);
-        if changed && claim.phase.as_deref() != facts.shown.map(|(phase, _)| phase.as_str()) {
+        let changed = before.as_ref().is_some_and(|before| before.phase != terms.phase);
+        if changed && terms.phase.as_deref() != facts.shown.map(|(phase, _)| phase.as_str()) {
             facts.shown = None;
         }
         match &before {
-            Some(before) if before.uid == claim.uid => {
-                if is_elsewhere(before, &claim) {
-                    facts.waits_since = now.max(claim.created);
+            Some(before) if before.uid == terms.uid => {
+                if is_elsewhere(before, &terms) {
+                    facts.waits_since = now.max(terms.created);
                 }
             }
             // What ran for an earlier one of its name has nothing to do with it.
             _ => {
                 facts.ran = facts.admitted() > 0;
-                facts.waits_since = claim.created;
+                facts.waits_since = terms.created;
             }
         }
         if anew && before.is_some() {
             facts.forget_what_it_was_told();
         }
-        facts.succeeded.begin_anew_for(Some(claim.created));
-        facts.claim = Some(claim);
+        facts.succeeded.begin_anew_for(Some(terms.created));
+        facts.terms = Some(terms);
         if facts.is_held_job() {
             facts.ran = false;
         } else if was_held {
@@ -137,8 +137,8 @@ impl Workload {
     }
 
     /// Its object is gone. Returns what it said.
-    pub(in crate::cluster) fn fall_silent(&mut self) -> Option<Claim> {
-        let before = self.0.claim.take()?;
+    pub(in crate::cluster) fn fall_silent(&mut self) -> Option<WorkloadTerms> {
+        let before = self.0.terms.take()?;
         self.0.succeeded.begin_anew_for(None);
         self.0.forget_what_it_was_told();
         self.try_anew();
@@ -249,7 +249,7 @@ impl Workload {
         // Who deletes the group and makes it anew is torn no later by that.
         self.0.torn_since = match self.torn_since {
             since if self.is_torn() => since.or(Some(now)),
-            since if self.claim.is_none() && self.admitted() > 0 => since,
+            since if self.terms.is_none() && self.admitted() > 0 => since,
             _ => None,
         };
         if self.is_whole() {
@@ -379,8 +379,8 @@ impl Workload {
 
     /// Its object says already why it waits, as whoever decided before has written there.
     pub(in crate::cluster) fn note_told_before(&mut self, told: Option<Reason>) {
-        let claim = self.0.claim.as_ref();
-        let phase = claim.and_then(|claim| Phase::from_word(claim.phase.as_deref()?));
+        let terms = self.0.terms.as_ref();
+        let phase = terms.and_then(|terms| Phase::from_word(terms.phase.as_deref()?));
         self.note_shown(phase.map(|phase| (phase, told)), told);
     }
 

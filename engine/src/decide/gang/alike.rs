@@ -62,12 +62,12 @@ impl Likeness {
             }
         }
         let workload = cluster.workload(id);
-        let claim = workload.claim.as_ref();
+        let terms = workload.terms.as_ref();
         let reserved = cluster.kept_for_pods_of(id);
         Self {
             lacking,
             is_started: workload.is_started(),
-            asks_for_cards: claim.is_some_and(|claim| !claim.demand.cards.is_empty()),
+            asks_for_cards: terms.is_some_and(|terms| !terms.demand.cards.is_empty()),
             reserved: reserved.map(|(queue, demand)| (queue, demand.clone())).collect(),
             served: Some(id).filter(|id| cluster.sets_aside_for(*id)),
             line: runs,

@@ -33,7 +33,7 @@ use crate::reason::Reason;
 pub(super) fn judged_as_one(cluster: &Cluster, shape: &Shape) -> Option<WorkloadId> {
     let id = shape.group.filter(|_| !cluster.groups_are_absent())?;
     let group = cluster.workload(id);
-    let is_readable = group.claim.as_ref().is_some_and(|claim| claim.problem.is_none());
+    let is_readable = group.terms.as_ref().is_some_and(|terms| terms.problem.is_none());
     (is_readable && group.missing() > 0).then_some(id)
 }
 
@@ -52,7 +52,7 @@ pub(super) fn admit_together(
 fn payers(cluster: &Cluster, id: WorkloadId) -> BTreeSet<Payer> {
     let workload = cluster.workload(id);
     let of_pods = line(cluster, id).into_iter().map(|(_, shape)| shape.queue);
-    let queues = of_pods.chain(workload.claim.as_ref().map(|claim| claim.queue));
+    let queues = of_pods.chain(workload.terms.as_ref().map(|terms| terms.queue));
     let takes = |queue: &QueueId| {
         cluster.queue(*queue).is_nameless() || verdict::admits(cluster, *queue, &workload.namespace).is_ok()
     };

@@ -235,9 +235,9 @@ impl Run {
         }
         for (id, queue) in cluster.queues() {
             for held in queue.in_line() {
-                let claim = cluster.workload(*held).claim.as_ref();
+                let terms = cluster.workload(*held).terms.as_ref();
                 assert_eq!(
-                    claim.map(|claim| claim.queue),
+                    terms.map(|terms| terms.queue),
                     Some(id),
                     "in the line of {}",
                     queue.name

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
 use super::times::latest_end;
-use super::workload::{Claim, QueueNaming, Said, Workload};
+use super::workload::{QueueNaming, Said, Workload, WorkloadTerms};
 use crate::amounts::{Amounts, Dimension};
 use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
@@ -61,7 +61,7 @@ impl Cluster {
             group: None,
         };
         let queue = self.queue_of_workload(namespace, &naming);
-        let claim = Claim {
+        let terms = WorkloadTerms {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
             created: created.and_then(|time| time.parse().ok()).unwrap_or(now),
             naming,
@@ -85,7 +85,7 @@ impl Cluster {
             // No phase is as long; whoever may change the group may write anything.
             phase: phase.map(|phase| excerpt(phase).into()),
         };
-        self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim, told, now);
+        self.apply_terms(WorkloadKind::PodGroup, namespace, name, terms, told, now);
     }
 
     fn task_names(&mut self, tasks: &[(&str, usize)]) -> Box<[(Arc<str>, usize)]> {
@@ -104,7 +104,7 @@ impl Cluster {
         reason: &str,
         now: Timestamp,
     ) {
-        let claim = Claim {
+        let terms = WorkloadTerms {
             uid: uid.into(),
             created: Timestamp::UNIX_EPOCH,
             naming: QueueNaming::default(),
@@ -118,12 +118,12 @@ impl Cluster {
             phase: None,
             problem: Some(reason.into()),
         };
-        self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim, None, now);
+        self.apply_terms(WorkloadKind::PodGroup, namespace, name, terms, None, now);
     }
 
     /// Forgets what a `PodGroup` said.
     pub(crate) fn remove_group(&mut self, namespace: &str, name: &str) {
-        self.remove_claim(WorkloadKind::PodGroup, namespace, name);
+        self.remove_terms(WorkloadKind::PodGroup, namespace, name);
     }
 
     /// Takes what a Job says; one that asks for no cards in advance is none of the operator's business.
@@ -147,7 +147,7 @@ impl Cluster {
             (false, _) => Said::Enqueued,
         };
         let created = metadata.creation_timestamp.as_deref();
-        let claim = Claim {
+        let terms = WorkloadTerms {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
             created: created.and_then(|time| time.parse().ok()).unwrap_or(now),
             naming,
@@ -166,12 +166,12 @@ impl Cluster {
             ),
             phase: None,
         };
-        self.apply_claim(WorkloadKind::Job, namespace, name, claim, None, now);
+        self.apply_terms(WorkloadKind::Job, namespace, name, terms, None, now);
     }
 
     /// Forgets what a Job said.
     pub(crate) fn remove_job(&mut self, namespace: &str, name: &str) {
-        self.remove_claim(WorkloadKind::Job, namespace, name);
+        self.remove_terms(WorkloadKind::Job, namespace, name);
     }
 
     /// A Job that is taken as a whole and is not there, whose pods say this of themselves: until [`Self::forget_imagined_whole`]. Nothing is
@@ -192,7 +192,7 @@ impl Cluster {
             .values()
             .fold(0, |sum: u64, least| sum.saturating_add(*least));
         let tasks = tasks.filter(|_| sum <= whole.min_member);
-        let claim = Claim {
+        let terms = WorkloadTerms {
             uid: Arc::default(),
             created: self.now,
             queue: self.queue_of_workload(namespace, &naming),
@@ -210,18 +210,18 @@ impl Cluster {
         };
         let namespace = self.texts.get(namespace);
         let mut workload = Workload::new(WorkloadKind::Job, namespace, &whole.name, u64::MAX);
-        workload.say(claim, self.now);
+        workload.say(terms, self.now);
         self.workloads.insert(IMAGINED.into(), workload)
     }
 
     /// Nobody asks about it any more.
     pub(crate) fn forget_imagined_whole(&mut self, id: WorkloadId) {
-        let claim = self.workloads[id].fall_silent();
+        let terms = self.workloads[id].fall_silent();
         self.workloads.remove(IMAGINED);
-        if let Some(claim) = claim {
-            let cards = claim.demand.cards.iter().map(|(set, _)| set.len());
+        if let Some(terms) = terms {
+            let cards = terms.demand.cards.iter().map(|(set, _)| set.len());
             self.names.gone(cards.sum(), 0);
-            self.forget_empty_queue(claim.queue);
+            self.forget_empty_queue(terms.queue);
         }
     }
 
@@ -229,8 +229,8 @@ impl Cluster {
     pub(super) fn queue_of_workload(&mut self, namespace: &str, naming: &QueueNaming) -> QueueId {
         let group = naming.group.as_deref().filter(|_| naming.queue.is_none());
         let group = group.and_then(|group| self.workload_named(WorkloadKind::PodGroup, namespace, group));
-        if let Some(claim) = group.and_then(|group| self.workload(group).claim.as_ref()) {
-            return claim.queue;
+        if let Some(terms) = group.and_then(|group| self.workload(group).terms.as_ref()) {
+            return terms.queue;
         }
         let of_namespace = self.namespace(namespace).and_then(|namespace| namespace.queue.clone());
         let queue = naming.queue.clone().or(of_namespace);
@@ -249,11 +249,11 @@ impl Cluster {
     /// Looks anew for the queue of a workload that names none itself.
     pub(super) fn find_queue(&mut self, id: WorkloadId, now: Timestamp) {
         let workload = self.workload(id);
-        let claim = workload.claim.clone().filter(|claim| claim.naming.queue.is_none());
-        let Some(mut claim) = claim else { return };
+        let terms = workload.terms.clone().filter(|terms| terms.naming.queue.is_none());
+        let Some(mut terms) = terms else { return };
         let namespace = workload.namespace.to_string();
-        claim.queue = self.queue_of_workload(&namespace, &claim.naming);
-        self.change_claim(id, claim, now);
+        terms.queue = self.queue_of_workload(&namespace, &terms.naming);
+        self.change_terms(id, terms, now);
     }
 }
 
