@@ -22,6 +22,7 @@ use super::times::{end_of_deletion, read_time};
 use super::waiting::{Shape, Traits};
 use super::workload::QueueNaming;
 use super::{Cluster, Kind};
+use crate::devices::Named;
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::refs::WorkloadKind;
 use crate::task::Task;
@@ -61,16 +62,12 @@ impl Cluster {
         let charged_for_cards = self.asks_for_charged_cards(&reading, &namespace, known);
         reading.managed |= charged_for_cards;
         reading.in_no_queue &= !charged_for_cards;
+        let queue = self.read_queue(&mut reading, &namespace, &uid, known, &named);
         let node_name = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
         // Nobody who is being deleted is placed any more.
         if node_name.is_some() || pod.metadata.deletion_timestamp.is_some() {
             self.end_assumption(&uid);
         }
-        let queue = reading.managed.then(|| self.queue_of_pod(&reading, &namespace, known));
-        let (queue, unqueued) = queue.unzip();
-        reading.task.unqueued = unqueued.unwrap_or_default();
-        self.check_payers(&mut reading.task, &namespace, &uid, queue, &named);
-        self.name_cards(&mut reading.task, queue);
         let bound_to = node_name.map(|node| self.node_id(node));
         let own_grace = bound_to.and(pod.spec.termination_grace_period_seconds);
         // A pod that was let in and can go to one node alone holds room there from before it is bound, after a restart too.
@@ -149,6 +146,23 @@ impl Cluster {
             self.see_sharers_again(id, &named);
         }
         self.settle_payers(id);
+    }
+
+    /// The queue that a pod is charged to, where Cardgate manages it; what it asks for says from then on all that depends on the queue.
+    fn read_queue(
+        &mut self,
+        reading: &mut Reading,
+        namespace: &Arc<str>,
+        uid: &str,
+        known: Option<PodId>,
+        named: &[Named],
+    ) -> Option<QueueId> {
+        let queue = reading.managed.then(|| self.queue_of_pod(reading, namespace, known));
+        let (queue, unqueued) = queue.unzip();
+        reading.task.unqueued = unqueued.unwrap_or_default();
+        self.check_payers(&mut reading.task, namespace, uid, queue, named);
+        self.name_cards(&mut reading.task, queue);
+        queue
     }
 
     /// The list of this number has named a pod.
