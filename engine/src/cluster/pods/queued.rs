@@ -1,0 +1,111 @@
+//! Which queue a pod is charged to, if any (docs/rules.md, **Which pods are managed**).
+
+use std::sync::Arc;
+
+use crds::configuration::UnqueuedCards;
+
+use crate::cluster::Cluster;
+use crate::cluster::pod::{Pod, Reading, Stage};
+use crate::cluster::queue::NAMELESS;
+use crate::cluster::workload::QueueNaming;
+use crate::devices::Named;
+use crate::ids::{PodId, QueueId, WorkloadId};
+use crate::refs::WorkloadKind;
+use crate::task::Task;
+
+impl Cluster {
+    /// The queue that a pod is charged to, where Cardgate manages it; what it asks for says from then on all that depends on the queue.
+    pub(super) fn read_queue(
+        &mut self,
+        reading: &mut Reading,
+        namespace: &Arc<str>,
+        uid: &str,
+        known: Option<PodId>,
+        named: &[Named],
+    ) -> Option<QueueId> {
+        let queue = reading.managed.then(|| self.queue_of_pod(reading, namespace, known));
+        let (queue, unqueued) = queue.unzip();
+        reading.task.unqueued = unqueued.unwrap_or_default();
+        self.check_payers(&mut reading.task, namespace, uid, queue, named);
+        self.name_cards(&mut reading.task, queue);
+        queue
+    }
+
+    /// The queue that a managed pod is charged to, and whether it is the default queue for want of any other.
+    pub(super) fn queue_of_pod(&mut self, reading: &Reading, namespace: &str, known: Option<PodId>) -> (QueueId, bool) {
+        if reading.in_no_queue {
+            return (self.queue_id(NAMELESS), false);
+        }
+        if let Some(name) = &reading.queue_annotation {
+            return (self.queue_id(name), false);
+        }
+        // A later change elsewhere does not move a charge.
+        let old = known.and_then(|id| self.pod(id));
+        let charged = old.and_then(|old| Some((old.queue?, old.task.unqueued)));
+        // But what turns out to be for cards only now was nobody's.
+        if let Some(charged) = charged.filter(|(queue, _)| !self.queue(*queue).is_nameless()) {
+            return charged;
+        }
+        self.queue_of_unnamed(namespace, reading.group.as_deref())
+    }
+
+    /// Whether what says which queue a pod's is is there now, or was before: the pod itself, or its group.
+    pub(super) fn is_queue_settled(&self, reading: &Reading, group: Option<WorkloadId>, old: Option<&Pod>) -> bool {
+        let group_is_there = || group.is_some_and(|group| self.workload(group).terms.is_some());
+        let was_settled = || old.is_some_and(|old| old.queue_is_settled && old.group == group);
+        reading.queue_annotation.is_some() || group_is_there() || was_settled()
+    }
+
+    /// The queue of a pod that names none: its group's, else its namespace's, else the default queue; and whether it is that
+    /// for want of any other. The door writes it on every pod but those: so others were there before Cardgate, or before their group.
+    pub(super) fn queue_of_unnamed(&mut self, namespace: &str, group: Option<&str>) -> (QueueId, bool) {
+        let group = group.and_then(|group| self.workload_named(WorkloadKind::PodGroup, namespace, group));
+        let group = group.and_then(|group| self.workload(group).terms.as_ref());
+        let group = group.map(|terms| (terms.queue, terms.naming.queue.is_some()));
+        let (queue, names) =
+            group.unwrap_or_else(|| (self.queue_of_workload(namespace, &QueueNaming::default()), false));
+        let of_namespace = self.namespace(namespace);
+        let is_named = names || of_namespace.is_some_and(|namespace| namespace.queue.is_some());
+        (queue, !is_named)
+    }
+
+    /// Whether a pod that names neither queue nor card asks for cards that are charged all the same: its namespace names a
+    /// queue, or nobody's cards are free. What was charged once stays so, and who was let in for it too, whatever can be said of its claims
+    /// at the moment: their devices may not be shown for a while.
+    pub(super) fn asks_for_charged_cards(&self, reading: &Reading, namespace: &str, known: Option<PodId>) -> bool {
+        let old = known.and_then(|id| self.pod(id));
+        let old = old.filter(|old| old.queue.is_some_and(|queue| !self.queue(queue).is_nameless()));
+        let was_let_in = |old: &Pod| !matches!(old.stage, Stage::Waiting | Stage::Blocked);
+        let is_kept = reading.task.claimed.is_some() && old.is_some_and(|old| old.charged_for_cards && was_let_in(old));
+        let is_charged = || old.is_some() || self.charges_unqueued_cards(namespace);
+        let is_open = !reading.managed || reading.in_no_queue;
+        is_open && reading.reachable && (is_kept || self.may_be_for_cards(&reading.task) && is_charged())
+    }
+
+    /// Whether a pod came into its group when it was there already, and the door has no other reason to hold it, or who comes in its place:
+    /// nobody has let it in.
+    pub(crate) fn is_let_in_by_nobody(&self, pod: &Pod) -> bool {
+        pod.joined_later && !(self.may_be_for_cards(&pod.task) && self.charges_unqueued_cards(&pod.namespace))
+    }
+
+    /// Whether another pod runs at once in the place of this one, held by nobody either, where it is evicted. What is for cards, or of a
+    /// gang, is evicted all the same: by pods that nobody holds, a tenant would keep the cards of those that he has beside them.
+    pub(crate) fn comes_back_unheld(&self, pod: &Pod) -> bool {
+        let is_of_gang = || pod.group.is_some_and(|group| self.workload(group).is_gang());
+        let may_come_back = pod.controller.is_some() && self.is_let_in_by_nobody(pod);
+        may_come_back && !is_of_gang() && !self.may_be_for_cards(&pod.task)
+    }
+
+    /// Whether the cards of pods that name no queue are charged in this namespace.
+    pub(crate) fn charges_unqueued_cards(&self, namespace: &str) -> bool {
+        let namespace = self.namespace(namespace);
+        let names_queue = namespace.is_some_and(|namespace| namespace.queue.is_some());
+        names_queue || self.configuration.cardgate.unqueued_cards == UnqueuedCards::Charge
+    }
+
+    /// Whether a pod asks for cards. What can't be said of claims may be for cards: it is nobody's way past the queue of the namespace.
+    fn may_be_for_cards(&self, task: &Task) -> bool {
+        let is_unclear = task.unreadable.is_some() && task.claimed.is_some();
+        is_unclear || self.gets_cards(task)
+    }
+}
