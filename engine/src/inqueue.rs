@@ -34,11 +34,18 @@ impl Demand {
         }
     }
 
-    /// Whether it asks for all that another one asks for, of each set of alternatives.
-    pub fn covers(&self, other: &Self) -> bool {
-        let has = |(set, count): &(CardSet, i64)| self.cards.iter().any(|(own, most)| own == set && most >= count);
-        let mut resources = other.resources.iter();
-        resources.all(|(dimension, amount)| self.resources.get(dimension) >= amount) && other.cards.iter().all(has)
+    /// What it asks for beyond what is there for it already.
+    #[must_use]
+    pub fn beyond(&self, there: &Self) -> Self {
+        let less = |amount: i64, there: i64| amount.saturating_sub(there).max(0);
+        let of_set = |set: &CardSet| there.cards.iter().find(|(other, _)| other == set);
+        let cards = self.cards.iter().map(|(set, count)| {
+            let there = of_set(set).map_or(0, |(_, there)| *there);
+            (set.clone(), less(*count, there))
+        });
+        let resources = self.resources.iter();
+        let resources = resources.map(|(dimension, amount)| (dimension, less(amount, there.resources.get(dimension))));
+        Self::new(resources.collect(), cards)
     }
 
     /// What it asks for any of.

@@ -56,7 +56,10 @@ pub fn is_for_who_asked(status: &Status) -> bool {
     let message = &*status.message;
     // The words of Kubernetes' authorizers. What other policies or a webhook forbid is about the object.
     let asked = message.split_once("User \"").map_or("", |(_, asked)| asked);
-    let has_no_right = asked.contains("\" cannot patch resource \"") || asked.contains("\" cannot create resource \"");
+    let verbs = ["patch", "create", "list"];
+    let has_no_right = verbs
+        .iter()
+        .any(|verb| asked.contains(&format!("\" cannot {verb} resource \"")));
     has_no_right && status.code == 403 || message.contains(ANOTHER_LEADS) || message.contains(NOT_YET_READ)
 }
 

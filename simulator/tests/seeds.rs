@@ -51,7 +51,9 @@ fn at_rest_nobody_waits_who_could_run_and_a_new_operator_finds_it_so() -> anyhow
         steps: 60,
         ..Options::default()
     };
-    run(0..3, &options).map(drop)
+    let tally = run(0..3, &options)?;
+    assert!(tally.asked > 0, "nobody asked: {tally}");
+    Ok(())
 }
 
 #[test]

@@ -107,8 +107,6 @@ pub struct Pod {
     pub seen: Timestamp,
     /// The queue it is charged to; none where Cardgate does not manage the pod.
     pub queue: Option<QueueId>,
-    /// Whether a queue is written on it. Else what others name decides, as long as it waits.
-    pub names_queue: bool,
     /// Whether what says so was there when it was read, itself or its group, so that nothing that comes later does.
     pub queue_is_settled: bool,
     /// What it asks for.
@@ -179,7 +177,6 @@ impl Pod {
     pub(super) fn is_as_seen_in(&self, later: &Self) -> bool {
         let Self {
             queue,
-            names_queue,
             queue_is_settled,
             task,
             stage,
@@ -230,7 +227,7 @@ impl Pod {
             && (group, job, binding, controller) == (&later.group, &later.job, &later.binding, &later.controller)
             && (has_annotations, claims_other_devices) == (&later.has_annotations, &later.claims_other_devices)
             && (task_spec, shown_as_waiting) == (&later.task_spec, &later.shown_as_waiting)
-            && (names_queue, queue_is_settled) == (&later.names_queue, &later.queue_is_settled)
+            && *queue_is_settled == later.queue_is_settled
             && *other_gates == later.other_gates
     }
 }

@@ -86,7 +86,6 @@ impl Cluster {
             namespace,
             name: name.into(),
             queue,
-            names_queue: reading.queue_annotation.is_some(),
             queue_is_settled: self.is_queue_settled(&reading, group, old),
             stage,
             charge: None,

@@ -14,6 +14,9 @@ use crate::inqueue::Demand;
 use crate::reason::Reason;
 use crate::refs::WorkloadKind;
 
+/// Of so many Jobs whose pods are of one group it is asked what is kept for them, whenever the group is judged.
+const MOST_JOBS: usize = 64;
+
 /// What is to be looked at of what queues keep.
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
@@ -197,19 +200,21 @@ impl Cluster {
         };
         let queue = terms.queue;
         let open = terms.may_be_kept() && !workload.is_started() && self.enqueues(workload.kind);
-        if open && workload.is_enqueued() && !self.asks_with_its_group(id) {
+        if open && workload.is_enqueued() {
             if workload.reserved.is_none() {
                 let demand = self.metered(workload, &terms.demand);
+                // What is kept for its pods already is not kept once more.
+                let kept = self.kept_for_pods_of(id).filter(|(of, _)| *of == queue);
+                let demand = kept.fold(demand, |demand, (_, kept)| demand.beyond(kept));
                 self.leave_line(id);
                 self.reserve_in(queue, id, &demand);
+                self.note_kept_for_job(id, demand != Demand::default());
                 self.workloads[id].reserve(queue, demand);
                 self.reservations.kept_anew.insert(id);
-                self.note_kept_for_job(id, true);
             }
         } else {
-            let is_enqueued = workload.is_enqueued();
             self.unreserve(id);
-            if open && !is_enqueued {
+            if open {
                 self.line_up(id, queue);
             }
         }
@@ -267,27 +272,13 @@ impl Cluster {
         self.note_kept_for_job(id, false);
     }
 
-    /// What is kept for the pods of a workload, and in which queues: for itself, and for the Jobs whose pods are of this group, or for the group
-    /// that this Job's pods are of. To count one against the other would keep the pods out for which it is kept.
+    /// What is kept for the pods of a workload, and in which queues: for itself, and for the first of the Jobs whose pods are of this group, or
+    /// for the group that this Job's pods are of. To count one against the other would keep the pods out for which it is kept.
     pub(crate) fn kept_for_pods_of(&self, id: WorkloadId) -> impl Iterator<Item = (QueueId, &Demand)> {
-        let workload = self.workload(id);
-        let kin = workload.jobs_kept.iter().copied().chain(self.group_of_job(id));
+        let jobs = self.workload(id).jobs_kept.iter().take(MOST_JOBS);
+        let kin = jobs.copied().chain(self.group_of_job(id));
         let kept = std::iter::once(id).chain(kin);
         kept.filter_map(|id| self.workload(id).reservation())
-    }
-
-    /// Whether the group that a Job's pods are of asks for all that the Job asks for: what is kept for the group is kept for the Job.
-    fn asks_with_its_group(&self, id: WorkloadId) -> bool {
-        let asked_by_group = self.group_of_job(id).and_then(|group| self.asked_by(group));
-        asked_by_group
-            .zip(self.asked_by(id))
-            .is_some_and(|(group, job)| group.covers(job))
-    }
-
-    /// What a workload asks for as a whole, where it does.
-    pub(super) fn asked_by(&self, id: WorkloadId) -> Option<&Demand> {
-        let terms = self.workload(id).terms.as_ref().filter(|terms| terms.may_be_kept());
-        terms.map(|terms| &terms.demand)
     }
 
     /// The group that a Job's pods belong to, where it is there or named by anybody.
@@ -301,13 +292,6 @@ impl Cluster {
     fn note_kept_for_job(&mut self, id: WorkloadId, is_kept: bool) {
         if let Some(group) = self.group_of_job(id) {
             self.workloads[group].note_kept_for_job(id, is_kept);
-        }
-    }
-
-    /// What is kept for the Jobs whose pods belong to a group depends on what the group asks for.
-    pub(super) fn settle_jobs_of(&mut self, group: WorkloadId) {
-        for job in self.workload(group).jobs.clone() {
-            self.settle(job);
         }
     }
 }

@@ -96,7 +96,6 @@ impl Cluster {
         let (queue, naming) = (terms.queue, terms.naming.clone());
         let before = self.workloads[id].say(terms, now);
         let moved = before.as_ref().is_some_and(|before| before.queue != queue);
-        let asks_anew = before.as_ref().map(|before| &before.demand) != self.asked_by(id);
         self.name_group(id, before.as_ref().map(|before| &before.naming), Some(&naming));
         self.queues[queue].join();
         self.unreserve(id);
@@ -108,9 +107,6 @@ impl Cluster {
         }
         if moved || is_new {
             self.find_queues_of_jobs(id, now);
-        }
-        if asks_anew {
-            self.settle_jobs_of(id);
         }
         if is_new {
             self.find_queues_of_pods(id, now);
@@ -129,7 +125,6 @@ impl Cluster {
         self.rebalance(id);
         self.settle(id);
         self.find_queues_of_jobs(id, now);
-        self.settle_jobs_of(id);
         self.name_group(id, Some(&terms.naming), None);
         self.queues[terms.queue].quit();
         self.forget_empty_queue(terms.queue);

@@ -12,7 +12,7 @@ use super::{Broken, Run};
 use crate::judge::why_it_waits;
 use crate::objects::{Key, PODS};
 
-/// Who waits is told when they ask what their pod's condition says, and who does not, that they don't.
+/// Who waits is told when they ask what their pod's condition says.
 const TOLD: &str = "a review tells of a pod what its condition says";
 /// Nobody is told that another pod like one that waits would be let in.
 const PROMISED: &str = "a review promises nobody what others wait for";

@@ -124,7 +124,6 @@ impl Cluster {
             created: Timestamp::MAX,
             seen: self.now,
             queue: Some(shape.queue),
-            names_queue: true,
             queue_is_settled: true,
             task: shape.task.clone(),
             stage: Stage::Waiting,

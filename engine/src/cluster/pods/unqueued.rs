@@ -55,12 +55,13 @@ impl Cluster {
         }
     }
 
-    /// Sees pods of the namespaces that are `concerned` as for the first time, which wait and on which no queue is written: they may be
-    /// another queue's, or be nobody's and need not wait. Nobody was let in for that, so no charge moves.
+    /// Sees pods of the namespaces that are `concerned` as for the first time, which wait and for which neither they nor their group say the
+    /// queue: they may be another queue's, or be nobody's and need not wait. Nobody was let in for that, so no charge moves.
     pub(in crate::cluster) fn see_unqueued_anew(&mut self, concerned: impl Fn(&str) -> bool) {
         let waiting = self.pods_by_id().filter(|(_, pod)| {
             let waits = matches!(pod.stage, Stage::Waiting | Stage::Blocked);
-            waits && !pod.names_queue && pod.reachable && concerned(&pod.namespace)
+            let is_open = pod.charged_for_cards || !pod.queue_is_settled;
+            waits && is_open && pod.reachable && concerned(&pod.namespace)
         });
         for uid in waiting.map(|(_, pod)| Arc::clone(&pod.uid)).collect::<Vec<_>>() {
             self.remove_pod(&uid);

@@ -75,17 +75,46 @@ fn what_a_group_and_its_job_ask_for_is_kept_once() {
     }
 }
 
-/// A group that asks for less than its Job takes nothing off it, and one that asks for nothing any more gives it back what is kept.
 #[test]
-fn a_job_keeps_what_its_group_does_not_ask_for() {
+fn of_what_a_group_and_its_job_ask_for_the_larger_is_kept() {
     let mut world = world();
     world.group(&asking("g", 2));
     world.job(&held("j", 3, "g"));
     assert_eq!(jobs(&mut world), ["j"]);
-    assert_eq!(world.kept("team-a"), 2 + 3);
-    world.group(&asking("g", 3));
+    assert_eq!(world.kept("team-a"), 3);
+    world.group(&asking("g", 4));
     jobs(&mut world);
-    assert_eq!(world.kept("team-a"), 3);
+    assert_eq!(world.kept("team-a"), 4);
     world.remove_group("team", "g");
-    assert_eq!(world.kept("team-a"), 3);
+    assert_eq!(world.kept("team-a"), 1, "for the Job, what was not kept for its group");
+}
+
+/// What is asked for is not kept yet: any number of Jobs would be let in for it, and their cards kept when the group is gone.
+#[test]
+fn a_group_that_waits_lets_none_of_its_jobs_in() {
+    let mut world = world();
+    world.group(&asking("g", 100));
+    world.job(&held("i", 5, "g"));
+    world.job(&held("j", 5, "g").created(1));
+    assert_eq!(jobs(&mut world), ["i"]);
+    world.remove_group("team", "g");
+    assert_eq!(jobs(&mut world), [""; 0]);
+    assert_eq!(world.kept("team-a"), 5);
+}
+
+/// Nor is anything kept by who asks for it again and again in another's name.
+#[test]
+fn jobs_that_are_let_in_for_what_is_kept_for_their_group_keep_nothing_when_that_ends() {
+    let mut world = world();
+    world.group(&asking("g", 5));
+    for index in 0..3 {
+        world.job(&held(&format!("j{index}"), 5, "g").created(index));
+    }
+    assert_eq!(jobs(&mut world).len(), 3);
+    assert_eq!(world.kept("team-a"), 5);
+    world.remove_group("team", "g");
+    assert_eq!(world.kept("team-a"), 0);
+    world.group(&asking("other", 5));
+    jobs(&mut world);
+    assert!(world.is_kept("team", "other"));
 }

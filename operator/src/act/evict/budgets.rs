@@ -15,7 +15,7 @@ use kube::{Resource as _, ResourceExt as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::super::{Actor, Failure};
 use super::patiently;
@@ -40,9 +40,14 @@ const MOST_LABELS: usize = 1_000;
 #[derive(Debug)]
 pub(in crate::act) struct Budgets {
     readers: Semaphore,
+    /// The namespaces whose budgets are being read, or are to be: one reader after the other, so that nobody else waits for one of them alone.
+    turns: Mutex<BTreeMap<Arc<str>, Arc<Turn>>>,
     /// The namespaces of which they could not be read, and when that was.
     unread: Mutex<BTreeMap<Arc<str>, Instant>>,
 }
+
+/// The turn to read the budgets of one namespace.
+type Turn = tokio::sync::Mutex<()>;
 
 /// A pod by its place among others, with its namespace and labels.
 type Labelled = (usize, Arc<str>, BTreeMap<String, String>);
@@ -70,12 +75,19 @@ impl Default for Budgets {
     fn default() -> Self {
         Self {
             readers: Semaphore::new(READERS),
+            turns: Mutex::default(),
             unread: Mutex::default(),
         }
     }
 }
 
 impl Budgets {
+    fn turn_of(&self, namespace: &Arc<str>) -> Arc<Turn> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(turns.entry(Arc::clone(namespace)).or_default())
+    }
+
     /// Whether the budgets of a namespace could not be read a while ago.
     fn are_unread(&self, namespace: &str) -> bool {
         let unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,32 +134,34 @@ impl Actor {
 
     /// Which of these pods the budgets of their namespace do not allow to evict; none where those can't be read.
     async fn refused_in(&self, namespace: &Arc<str>, pods: &[&Labelled]) -> Option<Vec<usize>> {
-        // Never closed, so this fails never.
-        let _reader = self.budgets.readers.acquire().await;
+        let turn = self.budgets.turn_of(namespace);
+        let _turn = turn.lock().await;
         if self.budgets.are_unread(namespace) {
             return None;
         }
-        let read = patiently(|| self.refused_by_budgets(namespace, pods)).await;
-        if let Err(failure) = read.as_ref()
-            && !failure.is_passing()
-        {
+        // Never closed, so this fails never.
+        let _reader = self.budgets.readers.acquire().await;
+        let read = patiently(|| self.refused_by_budgets(namespace, pods));
+        let read = timeout(READING_BUDGETS, read).await;
+        let read = read.unwrap_or(Err(Failure::NotSent(
+            "the namespace's disruption budgets take too long to read",
+        )));
+        if let Err(failure) = &read {
             tracing::warn!(%namespace, reason = %failure, "its pods count as protected from evictions");
-            self.budgets.note_unread(Arc::clone(namespace));
+            // What the API server did not answer says nothing of the namespace.
+            if matches!(failure, Failure::NotSent(_)) {
+                self.budgets.note_unread(Arc::clone(namespace));
+            }
         }
         read.ok()
     }
 
-    /// The same, with a failure where there are more budgets than anybody needs, or to read them takes too long.
+    /// The same, with a failure where there are more budgets than anybody needs.
     async fn refused_by_budgets(&self, namespace: &str, pods: &[&Labelled]) -> Result<Vec<usize>, Failure> {
         let path = PodDisruptionBudget::url_path(&(), Some(namespace));
         let mut params = ListParams::default().limit(BUDGETS_AT_ONCE);
-        let (mut refused, begin) = (Vec::new(), Instant::now());
+        let mut refused = Vec::new();
         for _ in 0..PAGES_OF_BUDGETS {
-            if begin.elapsed() >= READING_BUDGETS {
-                return Err(Failure::NotSent(
-                    "the namespace's disruption budgets take too long to read",
-                ));
-            }
             let request = Request::new(&*path).list(&params).map_err(kube::Error::BuildRequest);
             let list = async { self.client.request::<ObjectList<Budget>>(request?).await };
             let page = self.in_time(Verb::List, list).await?;
