@@ -20,16 +20,6 @@ impl World {
         self.is_enqueued(WorkloadKind::PodGroup, name)
     }
 
-    /// The Jobs that one round resumes.
-    fn resume(&mut self) -> Vec<String> {
-        let actions = self.decide().into_iter();
-        let resumed = actions.filter_map(|action| match action {
-            Action::Resume(resumption) => Some(resumption.job.name.to_string()),
-            _ => None,
-        });
-        resumed.collect()
-    }
-
     fn nothing_is_reserved(&self) -> bool {
         self.known_queue("team-a").inqueue.is_empty()
     }

@@ -3,7 +3,6 @@
 mod properties;
 mod tasks;
 
-use engine::decide::Action;
 use engine::explain::progress;
 use engine::refs::WorkloadKind;
 
@@ -11,16 +10,6 @@ use crate::world::{Object, World, at, bare_queue, configuration, group, held_job
 
 fn is_enqueued(world: &World, name: &str) -> bool {
     world.is_enqueued(WorkloadKind::PodGroup, name)
-}
-
-/// The Jobs that one round resumes.
-fn resumed(world: &mut World) -> Vec<String> {
-    let actions = world.decide().into_iter();
-    let resumed = actions.filter_map(|action| match action {
-        Action::Resume(resumption) => Some(resumption.job.name.to_string()),
-        _ => None,
-    });
-    resumed.collect()
 }
 
 /// `minResources` as Volcano's controllers write it: what pods ask for, and the same again as keys of a quota.
@@ -125,7 +114,7 @@ fn who_names_another_queue_stands_in_the_line_of_no_other() {
     };
     world.job(&held_job("job", r#"{"A100": 9}"#));
     world.group(&group("g", 1).card_request(r#"{"A100": 9}"#));
-    assert_eq!(resumed(&mut world), [""; 0]);
+    assert_eq!(world.resume(), [""; 0]);
     world.job(&of(held_job("job", r#"{"A100": 2}"#), "team-b"));
     world.group(
         &group("g", 1)
@@ -133,13 +122,13 @@ fn who_names_another_queue_stands_in_the_line_of_no_other() {
             .set(["spec", "queue"], "team-b"),
     );
     assert_eq!(world.known_queue("team-a").in_line().len(), 0);
-    assert_eq!(resumed(&mut world), ["job"]);
+    assert_eq!(world.resume(), ["job"]);
     for _ in 0..3 {
-        assert_eq!(resumed(&mut world), [""; 0]);
+        assert_eq!(world.resume(), [""; 0]);
     }
     // And back, while it is kept something.
     world.job(&of(held_job("job", r#"{"A100": 2}"#), "team-a"));
-    assert_eq!(resumed(&mut world), ["job"]);
+    assert_eq!(world.resume(), ["job"]);
     let kept: i128 = world
         .known_queue("team-b")
         .inqueue
@@ -147,7 +136,7 @@ fn who_names_another_queue_stands_in_the_line_of_no_other() {
         .map(|(_, count)| count)
         .sum();
     assert_eq!(kept, 1, "the group's");
-    assert_eq!(resumed(&mut world), [""; 0]);
+    assert_eq!(world.resume(), [""; 0]);
 }
 
 #[test]

@@ -20,23 +20,13 @@ fn member(job: &str, index: i64, group: &str) -> Object {
     pod(&name).asks("A100", 1).of(group).controlled_by("Job", job)
 }
 
-/// Resumes the Jobs that one round resumes.
-fn jobs(world: &mut World) -> Vec<String> {
-    let actions = world.decide().into_iter();
-    let resumed = actions.filter_map(|action| match action {
-        Action::Resume(resumption) => Some(resumption.job.name.to_string()),
-        _ => None,
-    });
-    resumed.collect()
-}
-
 /// What is kept for the Job kept out its own pods, for as long as it was kept.
 #[test]
 fn a_group_takes_what_is_kept_for_the_job_of_its_pods() {
     let mut world = world();
     world.group(&group("g", 5));
     world.job(&held("j", 5, "g"));
-    assert_eq!(jobs(&mut world), ["j"]);
+    assert_eq!(world.resume(), ["j"]);
     assert_eq!(world.kept("team-a"), 5);
     world.job(&resumed(held("j", 5, "g")));
     // Others don't.
@@ -59,10 +49,10 @@ fn what_a_group_and_its_job_ask_for_is_kept_once() {
         } else {
             world.job(&held);
         }
-        jobs(&mut world);
+        world.resume();
         world.group(&asking);
         world.job(&held);
-        jobs(&mut world);
+        world.resume();
         for (kind, name) in [(WorkloadKind::PodGroup, "g"), (WorkloadKind::Job, "j")] {
             let id = world.cluster.workload_named(kind, "team", name).unwrap();
             assert!(world.cluster.workload(id).is_enqueued(), "{name} {is_group_first}");
@@ -80,10 +70,10 @@ fn of_what_a_group_and_its_job_ask_for_the_larger_is_kept() {
     let mut world = world();
     world.group(&asking("g", 2));
     world.job(&held("j", 3, "g"));
-    assert_eq!(jobs(&mut world), ["j"]);
+    assert_eq!(world.resume(), ["j"]);
     assert_eq!(world.kept("team-a"), 3);
     world.group(&asking("g", 4));
-    jobs(&mut world);
+    world.resume();
     assert_eq!(world.kept("team-a"), 4);
     world.remove_group("team", "g");
     assert_eq!(world.kept("team-a"), 1, "for the Job, what was not kept for its group");
@@ -96,9 +86,9 @@ fn a_group_that_waits_lets_none_of_its_jobs_in() {
     world.group(&asking("g", 100));
     world.job(&held("i", 5, "g"));
     world.job(&held("j", 5, "g").created(1));
-    assert_eq!(jobs(&mut world), ["i"]);
+    assert_eq!(world.resume(), ["i"]);
     world.remove_group("team", "g");
-    assert_eq!(jobs(&mut world), [""; 0]);
+    assert_eq!(world.resume(), [""; 0]);
     assert_eq!(world.kept("team-a"), 5);
 }
 
@@ -110,11 +100,11 @@ fn jobs_that_are_let_in_for_what_is_kept_for_their_group_keep_nothing_when_that_
     for index in 0..3 {
         world.job(&held(&format!("j{index}"), 5, "g").created(index));
     }
-    assert_eq!(jobs(&mut world).len(), 3);
+    assert_eq!(world.resume().len(), 3);
     assert_eq!(world.kept("team-a"), 5);
     world.remove_group("team", "g");
     assert_eq!(world.kept("team-a"), 0);
     world.group(&asking("other", 5));
-    jobs(&mut world);
+    world.resume();
     assert!(world.is_kept("team", "other"));
 }

@@ -297,6 +297,16 @@ impl World {
         admitted.collect()
     }
 
+    /// The names of the Jobs that one round resumes.
+    pub fn resume(&mut self) -> Vec<String> {
+        let actions = self.decide().into_iter();
+        let resumed = actions.filter_map(|action| match action {
+            Action::Resume(resumption) => Some(resumption.job.name.to_string()),
+            _ => None,
+        });
+        resumed.collect()
+    }
+
     /// The names of the pods that one round lets in.
     #[track_caller]
     pub fn admit_names(&mut self) -> Vec<String> {
