@@ -34,20 +34,6 @@ impl Demand {
         }
     }
 
-    /// What it asks for beyond what is there for it already.
-    #[must_use]
-    pub fn beyond(&self, there: &Self) -> Self {
-        let less = |amount: i64, there: i64| amount.saturating_sub(there).max(0);
-        let of_set = |set: &CardSet| there.cards.iter().find(|(other, _)| other == set);
-        let cards = self.cards.iter().map(|(set, count)| {
-            let there = of_set(set).map_or(0, |(_, there)| *there);
-            (set.clone(), less(*count, there))
-        });
-        let resources = self.resources.iter();
-        let resources = resources.map(|(dimension, amount)| (dimension, less(amount, there.resources.get(dimension))));
-        Self::new(resources.collect(), cards)
-    }
-
     /// What it asks for any of.
     pub fn dimensions(&self) -> impl Iterator<Item = Dimension> + '_ {
         let cards = self.cards.iter().flat_map(|(set, _)| set.iter());

@@ -203,9 +203,6 @@ impl Cluster {
         if open && workload.is_enqueued() {
             if workload.reserved.is_none() {
                 let demand = self.metered(workload, &terms.demand);
-                // What is kept for its pods already is not kept once more.
-                let kept = self.kept_for_pods_of(id).filter(|(of, _)| *of == queue);
-                let demand = kept.fold(demand, |demand, (_, kept)| demand.beyond(kept));
                 self.leave_line(id);
                 self.reserve_in(queue, id, &demand);
                 self.note_kept_for_job(id, demand != Demand::default());

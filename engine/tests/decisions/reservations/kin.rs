@@ -40,7 +40,7 @@ fn a_group_takes_what_is_kept_for_the_job_of_its_pods() {
 
 /// What was kept for the group kept out the Job that makes its pods: nobody ever got in.
 #[test]
-fn what_a_group_and_its_job_ask_for_is_kept_once() {
+fn a_group_and_its_job_are_let_in_beside_each_other() {
     for is_group_first in [true, false] {
         let mut world = world();
         let (asking, held) = (asking("g", 5), held("j", 5, "g"));
@@ -57,7 +57,6 @@ fn what_a_group_and_its_job_ask_for_is_kept_once() {
             let id = world.cluster.workload_named(kind, "team", name).unwrap();
             assert!(world.cluster.workload(id).is_enqueued(), "{name} {is_group_first}");
         }
-        assert_eq!(world.kept("team-a"), 5, "{is_group_first}");
         world.job(&resumed(held));
         world.pods((0..5).map(|index| member("j", index, "g")));
         assert_eq!(world.admit().len(), 5);
@@ -65,46 +64,19 @@ fn what_a_group_and_its_job_ask_for_is_kept_once() {
     }
 }
 
+/// By one group any number of Jobs would have been let in, and each kept its cards when the group was gone.
 #[test]
-fn of_what_a_group_and_its_job_ask_for_the_larger_is_kept() {
-    let mut world = world();
-    world.group(&asking("g", 2));
-    world.job(&held("j", 3, "g"));
-    assert_eq!(world.resume(), ["j"]);
-    assert_eq!(world.kept("team-a"), 3);
-    world.group(&asking("g", 4));
-    world.resume();
-    assert_eq!(world.kept("team-a"), 4);
-    world.remove_group("team", "g");
-    assert_eq!(world.kept("team-a"), 1, "for the Job, what was not kept for its group");
-}
-
-/// What is asked for is not kept yet: any number of Jobs would be let in for it, and their cards kept when the group is gone.
-#[test]
-fn a_group_that_waits_lets_none_of_its_jobs_in() {
-    let mut world = world();
-    world.group(&asking("g", 100));
-    world.job(&held("i", 5, "g"));
-    world.job(&held("j", 5, "g").created(1));
-    assert_eq!(world.resume(), ["i"]);
-    world.remove_group("team", "g");
-    assert_eq!(world.resume(), [""; 0]);
-    assert_eq!(world.kept("team-a"), 5);
-}
-
-/// Nor is anything kept by who asks for it again and again in another's name.
-#[test]
-fn jobs_that_are_let_in_for_what_is_kept_for_their_group_keep_nothing_when_that_ends() {
-    let mut world = world();
-    world.group(&asking("g", 5));
-    for index in 0..3 {
-        world.job(&held(&format!("j{index}"), 5, "g").created(index));
+fn jobs_of_one_group_count_against_each_other() {
+    for is_kept in [true, false] {
+        let mut world = world();
+        world.group(&asking("g", if is_kept { 5 } else { 100 }));
+        for index in 0..3 {
+            world.job(&held(&format!("j{index}"), 5, "g").created(index));
+        }
+        assert_eq!(world.resume(), ["j0"]);
+        world.job(&resumed(held("j0", 5, "g")));
+        world.remove_group("team", "g");
+        assert_eq!(world.resume(), [""; 0]);
+        assert_eq!(world.kept("team-a"), 5);
     }
-    assert_eq!(world.resume().len(), 3);
-    assert_eq!(world.kept("team-a"), 5);
-    world.remove_group("team", "g");
-    assert_eq!(world.kept("team-a"), 0);
-    world.group(&asking("other", 5));
-    world.resume();
-    assert!(world.is_kept("team", "other"));
 }
