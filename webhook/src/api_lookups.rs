@@ -31,15 +31,17 @@ use crate::view::{Found, Lookup};
 const NOT_FOUND: u16 = 404;
 /// How many questions are asked at once: whoever sends reviews without end makes the API server do no more than that.
 const QUESTIONS: usize = 32;
-/// How many of them are about objects that tenants write: each can be as long as objects can be, and is in memory three times while it is
-/// read.
-const QUESTIONS_ABOUT_TENANTS: usize = 8;
+/// How many of them are about claims, and about groups: tenants write these, as long as objects can be, and each is in memory three times
+/// while it is read. Of a claim that is not found out in time nothing is said; but whose group is not is refused, so groups wait for no claims.
+const QUESTIONS_ABOUT_CLAIMS: usize = 4;
+const QUESTIONS_ABOUT_GROUPS: usize = 4;
 
 /// Lookups that go to the API server.
 pub struct ApiLookups {
     client: Client,
     room: Semaphore,
-    room_for_tenants: Semaphore,
+    room_for_claims: Semaphore,
+    room_for_groups: Semaphore,
 }
 
 impl ApiLookups {
@@ -47,8 +49,9 @@ impl ApiLookups {
     pub fn new(client: Client) -> Self {
         Self {
             client,
-            room: Semaphore::new(QUESTIONS - QUESTIONS_ABOUT_TENANTS),
-            room_for_tenants: Semaphore::new(QUESTIONS_ABOUT_TENANTS),
+            room: Semaphore::new(QUESTIONS - QUESTIONS_ABOUT_CLAIMS - QUESTIONS_ABOUT_GROUPS),
+            room_for_claims: Semaphore::new(QUESTIONS_ABOUT_CLAIMS),
+            room_for_groups: Semaphore::new(QUESTIONS_ABOUT_GROUPS),
         }
     }
 
@@ -104,7 +107,8 @@ impl Lookups for ApiLookups {
     fn find<'l>(&'l self, lookup: &'l Lookup) -> BoxFuture<'l, Result<Found, LookupError>> {
         Box::pin(async move {
             let room = match lookup {
-                Lookup::Group { .. } | Lookup::Claim { .. } | Lookup::ClaimTemplate { .. } => &self.room_for_tenants,
+                Lookup::Claim { .. } | Lookup::ClaimTemplate { .. } => &self.room_for_claims,
+                Lookup::Group { .. } => &self.room_for_groups,
                 Lookup::Queue(_) | Lookup::Namespace(_) | Lookup::PodsOf(_) | Lookup::Class(_) => &self.room,
             };
             let in_turn = async {

@@ -135,25 +135,38 @@ impl Actor {
     /// Which of these pods the budgets of their namespace do not allow to evict; none where those can't be read.
     async fn refused_in(&self, namespace: &Arc<str>, pods: &[&Labelled]) -> Option<Vec<usize>> {
         let turn = self.budgets.turn_of(namespace);
-        let _turn = turn.lock().await;
-        if self.budgets.are_unread(namespace) {
-            return None;
-        }
-        // Never closed, so this fails never.
-        let _reader = self.budgets.readers.acquire().await;
-        let read = patiently(|| self.refused_by_budgets(namespace, pods));
-        let read = timeout(READING_BUDGETS, read).await;
-        let read = read.unwrap_or(Err(Failure::NotSent(
-            "the namespace's disruption budgets take too long to read",
-        )));
-        if let Err(failure) = &read {
-            tracing::warn!(%namespace, reason = %failure, "its pods count as protected from evictions");
-            // What the API server did not answer says nothing of the namespace.
-            if matches!(failure, Failure::NotSent(_)) {
-                self.budgets.note_unread(Arc::clone(namespace));
+        let mut begin = None;
+        let read = async {
+            let _turn = turn.lock().await;
+            if self.budgets.are_unread(namespace) {
+                return None;
             }
+            // Never closed, so this fails never.
+            let _reader = self.budgets.readers.acquire().await;
+            begin = Some(Instant::now());
+            Some(patiently(|| self.refused_by_budgets(namespace, pods)).await)
+        };
+        // With the wait for its turn: nobody is let in while too many evictions have no answer.
+        let read = timeout(READING_BUDGETS, read).await;
+        let (failure, is_its_own) = match read {
+            Ok(None) => return None,
+            Ok(Some(Ok(refused))) => return Some(refused),
+            // What the API server did not answer says nothing of the namespace,
+            Ok(Some(Err(failure))) => {
+                let is_its_own = matches!(failure, Failure::NotSent(_));
+                (failure, is_its_own)
+            }
+            // nor does it that others were read for so long.
+            Err(_) => (
+                Failure::NotSent("the namespace's disruption budgets take too long to read"),
+                begin.is_some_and(|begin| begin.elapsed() >= READING_BUDGETS / 2),
+            ),
+        };
+        tracing::warn!(%namespace, reason = %failure, "its pods count as protected from evictions");
+        if is_its_own {
+            self.budgets.note_unread(Arc::clone(namespace));
         }
-        read.ok()
+        None
     }
 
     /// The same, with a failure where there are more budgets than anybody needs.

@@ -114,3 +114,27 @@ async fn who_has_more_labels_than_are_read_is_taken_for_protected() {
     let (actor, _heard) = actor(kube::Client::new(server, "default"));
     assert_eq!(actor.over_budget(&[&pod()]).await, [0]);
 }
+
+/// Evictions that wait one behind the other keep all admissions waiting.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_budgets_of_a_namespace_waits_no_longer_than_they_may_take() {
+    let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let is_of_budgets = request.uri().path().ends_with("/poddisruptionbudgets");
+        let answer = json!({"metadata": {}, "items": []});
+        let answer = http::Response::new(kube::client::Body::from(answer.to_string().into_bytes()));
+        async move {
+            sleep(Duration::from_secs(if is_of_budgets { 3 } else { 0 })).await;
+            Ok::<_, std::convert::Infallible>(answer)
+        }
+    });
+    let (actor, _heard) = actor(kube::Client::new(server, "default"));
+    let begin = Instant::now();
+    let victim = pod();
+    let victim = [&victim];
+    let answers = futures::future::join_all((0..20).map(|_| actor.over_budget(&victim))).await;
+    assert!(begin.elapsed() <= READING_BUDGETS, "{:?}", begin.elapsed());
+    // Each that was read allows it; those that were not are protected for this time.
+    let allowed = answers.iter().filter(|refused| refused.is_empty()).count();
+    assert_eq!(allowed, 3, "{answers:?}");
+    assert!(!actor.budgets.are_unread("team"));
+}
