@@ -1,6 +1,6 @@
 //! What queues keep for workloads that are in them, until their pods take over.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -31,6 +31,8 @@ pub(super) struct Reservations {
     /// Workloads that something is kept for, now or again: while all of their pods ran nothing was, and their queue may have come
     /// to refuse them.
     kept_anew: BTreeSet<WorkloadId>,
+    /// Workloads for which more or less than they were checked for may be kept, by their pods, and what was kept for them before.
+    metered_anew: BTreeMap<WorkloadId, Demand>,
 }
 
 impl Reservations {
@@ -105,6 +107,16 @@ impl Cluster {
         let anew = std::mem::take(&mut self.reservations.kept_anew).into_iter();
         kept.extend(anew.filter(|id| self.workload(*id).reserved().is_some()));
         kept
+    }
+
+    /// Workloads for which something else is kept than was, since the pods have changed that they wait with, and what is kept for them now.
+    pub(crate) fn take_metered_anew(&mut self) -> Vec<(WorkloadId, QueueId, Demand)> {
+        let metered = std::mem::take(&mut self.reservations.metered_anew).into_iter();
+        let changed = metered.filter_map(|(id, earlier)| {
+            let (queue, demand) = self.workload(id).reservation()?;
+            (*demand != earlier).then(|| (id, queue, demand.clone()))
+        });
+        changed.collect()
     }
 
     /// What was in its queue when this program began to lead, oldest first; nothing after the first time.
@@ -220,16 +232,19 @@ impl Cluster {
     }
 
     /// Counts anew what is kept for a workload, once a pod with cards has come or gone: beside cards, CPU and memory may count for
-    /// nothing (docs/rules.md, **Card quota**).
+    /// nothing (docs/rules.md, **Card quota**). Whether its queue takes it with that is seen in the next round: what is tried is taken back.
     pub(super) fn meter_anew(&mut self, id: WorkloadId) {
         let workload = &self.workloads[id];
         let demand = workload
             .terms
             .as_ref()
             .map(|terms| self.metered(workload, &terms.demand));
-        if workload.reserved().is_some() && workload.reserved() != demand.as_ref() {
-            self.unreserve(id);
-        }
+        let Some(kept) = workload.reserved().filter(|kept| demand.as_ref() != Some(*kept)) else {
+            return;
+        };
+        let kept = kept.clone();
+        self.reservations.metered_anew.entry(id).or_insert(kept);
+        self.unreserve(id);
     }
 
     /// Puts a workload in line for its queue, unless it stands aside.

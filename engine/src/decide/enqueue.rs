@@ -36,6 +36,13 @@ pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
             cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
         }
     }
+    // More may be kept than was checked.
+    for (id, queue, demand) in cluster.take_metered_anew() {
+        if let Err(refused) = check(cluster, id, queue, &cluster.workload(id).namespace, &demand) {
+            cluster.dequeue(id);
+            cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
+        }
+    }
     let effort = Effort::of_gang();
     for id in cluster.take_enqueued_before() {
         trail_workload(cluster, id, trail);

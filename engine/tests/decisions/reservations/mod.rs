@@ -2,6 +2,7 @@
 
 mod in_vain;
 mod kin;
+mod metered;
 mod told;
 
 use engine::cluster::waiting::Refused;
