@@ -198,9 +198,21 @@ impl Cluster {
     fn lasting_limit(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         let compares = self.compares(self.queue(id), dimension);
         let capability = self.capability(id, dimension).filter(|_| compares);
+        capability.into_iter().chain(self.never_above(id, dimension)).min()
+    }
+
+    /// What a queue may have of a dimension beside all that is guaranteed to others, as a workload that it takes as a whole is compared
+    /// with it.
+    pub(crate) fn limit_as_a_whole(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+        let real = self.real_capability(id, dimension);
+        let real = real.filter(|_| self.compares(self.queue(id), dimension));
+        real.into_iter().chain(self.never_above(id, dimension)).min()
+    }
+
+    /// What a queue deserves, where it may never have more (section 2, `enableOveruse: false`).
+    fn never_above(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         let deserved = self.deserved_by_spec(id, dimension);
-        let deserved = deserved.filter(|_| !self.may_ever_borrow(id, dimension));
-        capability.into_iter().chain(deserved).min()
+        deserved.filter(|_| !self.may_ever_borrow(id, dimension))
     }
 
     /// Whether a part of the queues, from the one at its foot to the one that stands beside others, has more of a dimension than

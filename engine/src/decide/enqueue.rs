@@ -285,10 +285,7 @@ pub(crate) fn check_at(
     at: Option<QueueId>,
 ) -> JobCheck<'_, impl Fn(Dimension) -> Option<i128> + '_> {
     check_against(cluster, id, queue, at, move |dimension| match at {
-        Some(level) => {
-            let limit = cluster.real_capability(level, dimension);
-            limit.filter(|_| cluster.compares(cluster.queue(level), dimension))
-        }
+        Some(level) => cluster.limit_as_a_whole(level, dimension),
         None => cluster.cluster_limit_for(queue, dimension),
     })
 }

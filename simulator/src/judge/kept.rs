@@ -242,7 +242,7 @@ fn by_quota(view: &View, own: &Workload, above: &[String], what: &What) -> Optio
     if view.configuration.reclaims && !is_leaf {
         return None;
     }
-    quota::capability(view, level, is_leaf, what)
+    quota::limit(view, level, is_leaf, what)
 }
 
 /// Where there is no room for a workload: in its queue, in one above it, or in the cluster. What each has at most is asked with those

@@ -2,9 +2,10 @@
 
 use engine::amounts::Dimension;
 use engine::names::ResourceId;
+use engine::refs::WorkloadKind;
 
 use super::{ACTIONS, admitted, cluster, plain, workers};
-use crate::world::{World, node, pod, queue, queue_plugin};
+use crate::world::{World, group, node, pod, queue, queue_plugin};
 
 const CPU: Dimension = Dimension::Resource(ResourceId::CPU);
 
@@ -18,6 +19,20 @@ fn section_2_enable_overuse_false_caps_a_queue_at_what_it_deserves() {
         world.queue(&plain("a").quota(r#"{"A": 6}"#).deserved_cards(r#"{"A": 2}"#));
         workers(&mut world, "a", 8);
         assert_eq!(admitted(&mut world), expected, "{arguments}");
+    }
+}
+
+/// It was let into its queue for what its pods could never have there, and kept that from others.
+#[test]
+fn section_2_enable_overuse_false_caps_what_a_queue_takes_as_a_whole() {
+    for (arguments, is_taken) in [("enableOveruse: false", false), ("enableOveruse: true", true)] {
+        let mut world = cluster(8, arguments);
+        world.queue(&plain("a").quota(r#"{"A": 6}"#).deserved_cards(r#"{"A": 2}"#));
+        world.group(&group("two", 1).card_request(r#"{"A": 2}"#).set(["spec", "queue"], "a"));
+        world.group(&group("three", 1).card_request(r#"{"A": 3}"#).set(["spec", "queue"], "a").created(1));
+        assert_eq!(admitted(&mut world), 0);
+        let taken = ["two", "three"].map(|name| world.is_enqueued(WorkloadKind::PodGroup, name));
+        assert_eq!(taken, [true, is_taken], "{arguments}");
     }
 }
 
