@@ -72,6 +72,8 @@ impl Cluster {
             .push((Arc::clone(&self.node(id).name), offer.uid.clone()));
         self.refresh_gpu_node(id);
         self.changes.nodes.remove(&id);
+        // What it kept from pods that it would have given too much to, others may give them.
+        self.node_changes.note(id);
         self.total_changed(id, &parts);
         self.cards_changed(id, Some(&offer), now);
         self.mgpu_changed(id, offer.mgpu.as_ref());

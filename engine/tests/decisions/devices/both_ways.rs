@@ -151,6 +151,20 @@ fn nobody_is_narrowed_to_nodes_that_have_a_card_the_other_way() {
     );
 }
 
+/// It waited until anything changed about any other node.
+#[test]
+fn who_is_kept_away_from_a_node_is_judged_anew_once_that_is_gone() {
+    let mut world = World::with(configuration("", "admitOn: quota"));
+    world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
+    world.node(&node("d1"));
+    world.slice("d1", NVIDIA, &gpus("A", 2));
+    world.queue(&queue("team-a").quota(r#"{"A": 8}"#));
+    world.pod(&requesting("r", 1));
+    assert_eq!(world.refusal_of("r"), "NodesExcluded");
+    world.remove_node("d1", world.now);
+    assert_eq!(world.admit_names(), ["r"], "an autoscaler sees it");
+}
+
 /// Numbers that no cluster has, and as many requests as a claim may have.
 #[test]
 fn enormous_claims_wait_as_any_others() {

@@ -165,6 +165,21 @@ fn nobody_gets_such_on_the_quota_of_another_card() {
 }
 
 #[test]
+fn who_could_be_given_such_is_judged_anew_once_there_are_none() {
+    let mut world = set("unnamedCards: charge\nadmitOn: quota");
+    world.queue(&queue("team-a").quota(r#"{"A": 100, "B": 100}"#));
+    publish(&mut world, "F", 2, &json!({"allNodes": true}));
+    let by_resource = pod("resource").annotation("volcano.sh/card.name", "A");
+    world.pod(&by_resource.requests(GPU, "1"));
+    ask(&mut world, "any", &exactly(1, None));
+    assert_eq!(world.refusal_of("any"), "NodesExcluded");
+    unpublish(&mut world, "F");
+    let mut names = world.admit_names();
+    names.sort_unstable();
+    assert_eq!(names, ["any", "resource"]);
+}
+
+#[test]
 fn what_was_given_of_them_is_charged() {
     let mut world = fabric();
     let status = json!({"allocation": {"devices": {"results": [{"request": "r", "driver": NVIDIA, "pool": "F", "device": "gpu-1"}]}}});
