@@ -76,7 +76,10 @@ pub struct Mind {
     reports: Reports,
     metrics: Arc<Metrics>,
     readiness: Arc<Readiness>,
+    /// Admissions, resumptions and bindings that are being written.
     under_way: usize,
+    /// Evictions that are asked for. They wait for disruption budgets as well, and nobody else waits for that.
+    evictions_under_way: usize,
     /// Questions of schedulers that wait for an answer.
     questions: Vec<Pending>,
     /// The labels that are being written, or were a while ago, of nodes that are not seen to have them yet. By name and unique id: one that
@@ -119,6 +122,7 @@ impl Mind {
             metrics,
             readiness,
             under_way: 0,
+            evictions_under_way: 0,
             questions: Vec::new(),
             labelling: BTreeMap::new(),
             parameters,
@@ -194,7 +198,7 @@ impl Mind {
             if !batch.is_empty() {
                 self.step(Step::Hear, |mind| mind.hear_all(&mut batch, now));
             }
-            if self.actor.is_retired() || stopping && self.under_way == 0 {
+            if self.actor.is_retired() || stopping && self.under_way + self.evictions_under_way == 0 {
                 return;
             }
             if stopping || !self.unlisted.is_empty() {
@@ -274,7 +278,7 @@ impl Mind {
                     self.actor.send_back(pod);
                 }
                 Action::Evict(eviction) => {
-                    self.under_way += 1;
+                    self.evictions_under_way += 1;
                     self.actor.evict_for(eviction);
                 }
                 Action::Unplaced { pod, message } => {

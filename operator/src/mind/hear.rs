@@ -113,7 +113,7 @@ impl Mind {
                 self.cluster.outcome(&outcome, now);
             }
             Event::Evictions(eviction, outcomes) => {
-                self.under_way -= 1;
+                self.evictions_under_way -= 1;
                 for (victim, outcome) in eviction.victims.iter().zip(&outcomes) {
                     let outcome = Outcome::Eviction(Arc::clone(&victim.pod.uid), *outcome);
                     self.cluster.outcome(&outcome, now);
