@@ -54,9 +54,12 @@ impl Cluster {
         self.forget_empty_queue(id);
     }
 
-    /// A queue says something else: of which cards its pods are read to name one, and those of the queues below it, too.
+    /// A queue says something else: of which cards its pods are read to name one, and those of the queues below it, too. Those show besides
+    /// whether they say more than it does.
     fn queue_changed(&mut self, id: QueueId) {
-        self.changes.queues.insert(id);
+        let part = self.queues.ids().filter(|queue| self.ancestry(*queue).any(|above| above == id));
+        let part: Vec<_> = part.collect();
+        self.changes.queues.extend(part);
         self.reservations.review(id);
         let below: BTreeSet<_> = self.queues.ids().filter(|below| self.is_named_by(*below, id)).collect();
         self.name_cards_anew(|queue| below.contains(&queue));

@@ -385,6 +385,18 @@ fn what_is_in_queue_is_shown_by_resource() {
     assert_eq!((of("cpu"), of(GPU)), (Some((2_000, 0)), Some((3, 0))));
 }
 
+/// What queues are shown to ask for that can't be had, of those that are shown anew.
+fn problems(world: &mut World) -> Vec<String> {
+    let reports = world.shown().into_iter();
+    let usages = reports.filter_map(|report| match report {
+        Shown::Usage { queue, status, .. } => Some((Arc::clone(&queue), status?.problems)),
+        _ => None,
+    });
+    let mut problems: Vec<_> = usages.map(|(queue, problem)| format!("{queue}: {problem}")).collect();
+    problems.sort_unstable();
+    problems
+}
+
 #[test]
 fn what_can_not_all_be_had_is_reported_on_the_queue_that_says_so() {
     let mut world = cluster(8, "");
@@ -394,16 +406,6 @@ fn what_can_not_all_be_had_is_reported_on_the_queue_that_says_so() {
     }
     world.queue(&plain("fine").quota(r#"{"A": 8}"#));
     assert_eq!(admitted(&mut world), 0);
-    let problems = |world: &mut World| {
-        let reports = world.shown().into_iter();
-        let usages = reports.filter_map(|report| match report {
-            Shown::Usage { queue, status, .. } => Some((Arc::clone(&queue), status?.problems)),
-            _ => None,
-        });
-        let mut problems: Vec<_> = usages.map(|(queue, problem)| format!("{queue}: {problem}")).collect();
-        problems.sort_unstable();
-        problems
-    };
     assert_eq!(
         problems(&mut world),
         [
@@ -425,6 +427,46 @@ fn what_can_not_all_be_had_is_reported_on_the_queue_that_says_so() {
             "greedy: CapabilityAboveCluster"
         ]
     );
+}
+
+/// It was said of the others until something happened in them.
+#[test]
+fn what_another_queue_no_longer_says_is_reported_on_those_that_could_not_have_theirs_beside_it() {
+    let mut world = cluster(8, "");
+    for (name, deserved) in [("a", 5), ("b", 5), ("c", 0)] {
+        world.queue(&plain(name).deserved_cards(&format!(r#"{{"A": {deserved}}}"#)));
+    }
+    let deserves = |name: &str, cards| plain(name).deserved_cards(&format!(r#"{{"A": {cards}}}"#));
+    assert_eq!(admitted(&mut world), 0);
+    let both = ["a: DeservedAboveCluster", "b: DeservedAboveCluster"];
+    assert_eq!(problems(&mut world)[..2], both);
+    world.queue(&deserves("b", 3));
+    assert_eq!(admitted(&mut world), 0);
+    assert_eq!(problems(&mut world)[..2], ["a: ", "b: "]);
+    world.queue(&deserves("b", 4));
+    assert_eq!(admitted(&mut world), 0);
+    assert_eq!(problems(&mut world)[..2], both);
+    world.remove_queue("b");
+    assert_eq!(admitted(&mut world), 0);
+    assert_eq!(problems(&mut world)[..1], ["a: "]);
+    // Where it can all be had, before and after, nobody else is concerned.
+    world.queue(&deserves("b", 1));
+    assert_eq!(admitted(&mut world), 0);
+    assert_eq!(problems(&mut world), ["b: "]);
+}
+
+/// It was said of the queue below until something happened in it.
+#[test]
+fn what_the_queue_above_may_have_is_reported_on_those_below() {
+    let mut world = cluster(8, "enableHierarchy: true");
+    let above = |cards| plain("dept").quota(&format!(r#"{{"A": {cards}}}"#));
+    world.queue(&above(2));
+    world.queue(&plain("team").quota(r#"{"A": 4}"#).parent("dept"));
+    assert_eq!(admitted(&mut world), 0);
+    assert_eq!(problems(&mut world), ["dept: ", "team: CapabilityAboveParent"]);
+    world.queue(&above(4));
+    assert_eq!(admitted(&mut world), 0);
+    assert_eq!(problems(&mut world), ["dept: ", "team: "]);
 }
 
 #[test]
