@@ -1,5 +1,6 @@
 //! `kubectl card`: which cards there are, who has them, what queues may have, and why something waits, asked with the user's own rights.
 
+mod applied;
 mod arguments;
 mod changes;
 mod check;

@@ -1,17 +1,15 @@
-//! What there is already of what is judged, and what applying a manifest makes of it.
+//! What there is already of what is judged.
 
 use std::collections::{BTreeSet, HashMap};
 
+use kube::Api;
 use kube::core::{ApiResource, DynamicObject};
-use kube::{Api, ResourceExt as _};
-use serde_json::{Map, Value};
 
+use crate::applied::Old;
 use crate::cluster::Cluster;
 use crate::failure::{Failure, lacks_right, words};
 use crate::manifests::Manifest;
 
-/// Where kubectl keeps what was applied last.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The most objects that a cluster is asked for.
 const MOST: usize = 1_000;
 
@@ -26,15 +24,6 @@ pub struct Before {
     pub unchecked: BTreeSet<String>,
 }
 
-/// One object as it is.
-#[derive(Debug)]
-pub struct Old {
-    /// As it is.
-    pub object: Value,
-    /// What of it was applied: what a new manifest lacks of that is taken away, and all else stays.
-    applied: Value,
-}
-
 impl Before {
     /// What stands in these files, which were applied as they are.
     pub fn of(manifests: Vec<Manifest>, namespace: &str) -> Self {
@@ -42,8 +31,7 @@ impl Before {
             let key = key(&manifest, manifest.namespace().unwrap_or(namespace));
             let applied = manifest.object.clone();
             manifest.write_defaults();
-            let object = manifest.object;
-            (key, Old { object, applied })
+            (key, Old::applied_as(manifest.object, applied))
         });
         Self {
             objects: objects.collect(),
@@ -58,12 +46,8 @@ impl Before {
             let namespace = manifest.namespace().unwrap_or(&cluster.namespace);
             match get(cluster, manifest, namespace).await {
                 Ok(Some(object)) => {
-                    let applied = object.annotations().get(LAST_APPLIED);
-                    let applied = applied
-                        .and_then(|text| serde_json::from_str(text).ok())
-                        .unwrap_or_default();
                     let object = serde_json::to_value(&object).map_err(|error| Failure::unprintable(&error))?;
-                    before.objects.insert(key(manifest, namespace), Old { object, applied });
+                    before.objects.insert(key(manifest, namespace), Old::of_cluster(object));
                 }
                 Ok(None) => {}
                 Err(error) => {
@@ -125,168 +109,11 @@ async fn get(cluster: &Cluster, manifest: &Manifest, namespace: &str) -> Result<
     api.get_opt(manifest.name()).await
 }
 
-/// What an object is once a manifest is applied to it, as kubectl does: what the manifest says, and what was there besides and was not
-/// applied before, by whoever wrote it.
-pub fn updated(old: &Old, new: &Value) -> Value {
-    merged(&old.object, &old.applied, new)
-}
-
-/// Whether a manifest leaves what stands at a place of an object as it is: nothing is said there but what is there already, or what
-/// API servers take where nothing is said.
-pub fn stays(old: &Old, new: &Value, place: &str) -> bool {
-    let at = |object: &Value| object.get(place).cloned().unwrap_or_default();
-    is_same(&at(&old.object), &at(&old.applied), &at(new))
-}
-
-fn is_same(old: &Value, applied: &Value, new: &Value) -> bool {
-    let (Value::Object(of_old), Value::Object(of_new)) = (old, new) else {
-        return said(old) == said(new);
-    };
-    let taken_away = of_old.keys().filter(|key| applied.get(key).is_some());
-    let mut keys = of_new.keys().chain(taken_away);
-    let at = |object: &Map<String, Value>, key: &String| object.get(key).cloned().unwrap_or_default();
-    keys.all(|key| {
-        let applied = applied.get(key).unwrap_or(&Value::Null);
-        is_same(&at(of_old, key), applied, &at(of_new, key))
-    })
-}
-
-/// What is said without what goes without saying: nothing at all, and what claims are taken to say where they say nothing.
-fn said(value: &Value) -> Value {
-    let is_default = |key: &str, value: &Value| match (key, value) {
-        (_, Value::Null) => true,
-        (_, Value::Array(items)) => items.is_empty(),
-        (_, Value::Object(fields)) => fields.is_empty(),
-        ("allocationMode", value) => value == "ExactCount",
-        ("count", value) => *value == 1,
-        ("operator", value) => value == "Equal",
-        _ => false,
-    };
-    match value {
-        Value::Array(items) => items.iter().map(said).collect(),
-        Value::Object(fields) => {
-            let fields = fields.iter().map(|(key, value)| (key.clone(), said(value)));
-            Value::Object(fields.filter(|(key, value)| !is_default(key, value)).collect())
-        }
-        value => value.clone(),
-    }
-}
-
-fn merged(old: &Value, applied: &Value, new: &Value) -> Value {
-    match (old, new) {
-        (Value::Object(old), Value::Object(new)) => Value::Object(merged_fields(old, applied, new)),
-        (Value::Array(old), Value::Array(new)) if is_of_names(old) && is_of_names(new) => {
-            let items = new.iter().map(|item| {
-                let named = |items: &[Value]| items.iter().find(|other| other["name"] == item["name"]).cloned();
-                let applied = applied.as_array().and_then(|items| named(items)).unwrap_or_default();
-                named(old).map_or_else(|| item.clone(), |old| merged(&old, &applied, item))
-            });
-            items.collect()
-        }
-        _ => new.clone(),
-    }
-}
-
-fn merged_fields(old: &Map<String, Value>, applied: &Value, new: &Map<String, Value>) -> Map<String, Value> {
-    let kept = old.iter().filter(|(key, _)| applied.get(key).is_none());
-    let mut fields: Map<_, _> = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
-    for (key, value) in new {
-        let of_old = old.get(key).unwrap_or(&Value::Null);
-        let of_applied = applied.get(key).unwrap_or(&Value::Null);
-        fields.insert(key.clone(), merged(of_old, of_applied, value));
-    }
-    fields
-}
-
-/// Whether a list is one of things that have a name each, such as containers, of which those of one name are the same thing.
-fn is_of_names(items: &[Value]) -> bool {
-    items.iter().all(|item| item["name"].is_string())
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
-
-    #[test]
-    fn what_was_applied_goes_with_the_manifest_and_what_others_wrote_stays() {
-        let container = |image: &str| json!({ "name": "main", "image": image });
-        let applied = json!({
-            "metadata": { "annotations": { "mine": "1", "left out": "1" } },
-            "spec": { "containers": [container("a")], "args": ["x", "y"] },
-        });
-        let mut object = applied.clone();
-        object["metadata"]["annotations"]["theirs"] = "2".into();
-        object["metadata"]["uid"] = "u".into();
-        object["spec"]["containers"][0]["policy"] = "defaulted".into();
-        object["status"] = json!({ "phase": "Running" });
-        let new = json!({
-            "metadata": { "annotations": { "mine": "3" } },
-            "spec": { "containers": [container("b"), { "name": "other" }], "args": ["z"] },
-        });
-        let expected = json!({
-            "metadata": { "annotations": { "mine": "3", "theirs": "2" }, "uid": "u" },
-            "spec": {
-                "containers": [{ "name": "main", "image": "b", "policy": "defaulted" }, { "name": "other" }], "args": ["z"],
-            },
-            "status": { "phase": "Running" },
-        });
-        assert_eq!(
-            updated(
-                &Old {
-                    object: object.clone(),
-                    applied: applied.clone()
-                },
-                &new
-            ),
-            expected
-        );
-        // Where it is not known what was applied, nothing is taken away.
-        let kept = updated(
-            &Old {
-                object,
-                applied: Value::Null,
-            },
-            &new,
-        );
-        assert_eq!(kept["metadata"]["annotations"]["left out"], "1");
-        // Between files, the new one is what there is.
-        assert_eq!(
-            updated(
-                &Old {
-                    object: applied.clone(),
-                    applied
-                },
-                &new
-            ),
-            new
-        );
-    }
-
-    #[test]
-    fn a_claim_stays_as_it_is_where_only_what_goes_without_saying_is_left_out() {
-        let claim = |request: Value| json!({ "spec": { "devices": { "requests": [request] } } });
-        let short = claim(json!({ "name": "gpu", "exactly": { "deviceClassName": "c" } }));
-        let filled =
-            json!({ "name": "gpu", "exactly": { "deviceClassName": "c", "allocationMode": "ExactCount", "count": 1 } });
-        let old = |applied: Value| Old {
-            object: claim(filled.clone()),
-            applied,
-        };
-        assert!(stays(&old(short.clone()), &short, "spec") && stays(&old(Value::Null), &short, "spec"));
-        let two = claim(json!({ "name": "gpu", "exactly": { "deviceClassName": "c", "count": 2 } }));
-        let renamed = claim(json!({ "name": "npu", "exactly": { "deviceClassName": "c" } }));
-        for other in [two, renamed, json!({ "spec": { "devices": { "requests": [] } } })] {
-            assert!(!stays(&old(short.clone()), &other, "spec"), "{other}");
-        }
-        // What others wrote stays, and what was applied goes with the manifest.
-        let mut constrained = old(short.clone());
-        constrained.object["spec"]["devices"]["constraints"] = json!([{ "matchAttribute": "a/b" }]);
-        assert!(stays(&constrained, &short, "spec"));
-        constrained.applied = constrained.object.clone();
-        assert!(!stays(&constrained, &short, "spec"));
-    }
 
     #[test]
     fn what_is_the_same_has_group_kind_namespace_and_name_in_common() {

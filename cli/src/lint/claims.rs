@@ -6,8 +6,8 @@ use engine::steps::Steps;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::before::{Old, stays};
 use super::{Linted, Operation, Refused};
+use crate::applied::{Old, stays};
 use crate::known::Known;
 use crate::manifests::Manifest;
 

@@ -12,8 +12,9 @@ use webhook::door::Verdict;
 use webhook::endpoint::Endpoint;
 use webhook::warning::Warning;
 
-use super::before::{Before, updated};
+use super::before::Before;
 use super::{Linted, Operation, Refused, claims};
+use crate::applied::updated;
 use crate::door::{Door, DoorError, write};
 use crate::known::{Known, Supposed, is_configuration, parse};
 use crate::manifests::Manifest;

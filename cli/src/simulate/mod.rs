@@ -21,6 +21,7 @@ use crate::manifests::Manifest;
 use crate::print::Answer;
 use crate::why::{NEVER, WAITS};
 use run::Run;
+use there::Named;
 use world::World;
 
 /// A pod that would be let in.
@@ -78,9 +79,9 @@ pub struct Refused {
 
 #[derive(Debug, Serialize)]
 struct Report {
-    /// Pods of the files that are there already, by namespace and name.
+    /// What is there already of the files.
     #[serde(skip)]
-    there: BTreeSet<(String, String)>,
+    there: BTreeSet<Named>,
     admitted: Vec<Admitted>,
     evicted: Vec<Evicted>,
     waiting: Vec<Waiting>,
@@ -144,8 +145,10 @@ async fn simulate(mut world: World, now: Timestamp) -> Result<Report, Failure> {
 
 /// What scripts are told of what the files bring.
 fn code(report: &Report) -> u8 {
-    let is_there =
-        |row: &Waiting| row.kind == "Pod" && report.there.contains(&(row.namespace.clone(), row.name.clone()));
+    let is_there = |row: &Waiting| {
+        let name = [&row.kind, &row.namespace, &row.name].map(String::clone);
+        report.there.contains(&name)
+    };
     let of_files = report.waiting.iter().filter(|row| row.is_new || is_there(row));
     let mut of_files = of_files.peekable();
     match (report.refused.is_empty(), of_files.peek().is_some()) {

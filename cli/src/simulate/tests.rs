@@ -15,6 +15,16 @@ fn node(name: &str, cards: u32) -> Manifest {
     }))
 }
 
+/// As a cluster has it.
+fn ready_node(name: &str, cards: u32) -> Manifest {
+    let mut node = node(name, cards);
+    node.object["metadata"]["uid"] = "n".into();
+    node.object["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
+    node.object["status"]["allocatable"] = node.object["status"]["capacity"].clone();
+    node.object["status"]["allocatable"]["pods"] = "110".into();
+    node
+}
+
 fn queue(name: &str, quota: u32) -> Manifest {
     Manifest::in_a_file(json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
@@ -266,13 +276,31 @@ async fn a_pod_of_the_files_that_is_there_and_waits_is_told_as_waiting() {
         there["metadata"]["namespace"] = "team".into();
         there["metadata"]["uid"] = "u".into();
         there["spec"]["schedulingGates"] = json!([{ "name": "card.volcano.sh/quota" }]);
-        let mut node = node("n1", 4);
-        node.object["metadata"]["uid"] = "n".into();
-        node.object["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
-        node.object["status"]["allocatable"] = node.object["status"]["capacity"].clone();
-        node.object["status"]["allocatable"]["pods"] = "110".into();
-        let mut world = World::there(vec![node, queue("a", quota), Manifest::in_a_file(there)]);
+        let mut world = World::there(vec![ready_node("n1", 4), queue("a", quota), Manifest::in_a_file(there)]);
         world.add(vec![Manifest::in_a_file(pod)], "team");
+        let told = report(world).await;
+        assert_eq!(code(&told), expected, "{told:#?}");
+    }
+}
+
+/// It would have been taken for one that runs: what it waits for was kept for it, and scripts were told that nobody waits.
+#[tokio::test]
+async fn a_job_of_the_files_that_is_there_and_held_is_told_as_waiting() {
+    for (quota, expected) in [(2, NEVER), (4, 0)] {
+        let job = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": { "name": "train", "annotations": {
+                "volcano.sh/card.request": json!({ CARD: 4 }).to_string(), "scheduling.volcano.sh/queue-name": "a",
+            } },
+            "spec": { "parallelism": 4, "completions": 4, "template": template("a", 1) },
+        });
+        let mut there = job.clone();
+        there["metadata"]["namespace"] = "team".into();
+        there["metadata"]["uid"] = "u".into();
+        there["metadata"]["annotations"]["card.volcano.sh/held"] = "true".into();
+        there["spec"]["suspend"] = true.into();
+        let mut world = World::there(vec![ready_node("n1", 8), queue("a", quota), Manifest::in_a_file(there)]);
+        world.add(vec![Manifest::in_a_file(job)], "team");
         let told = report(world).await;
         assert_eq!(code(&told), expected, "{told:#?}");
     }

@@ -4,8 +4,17 @@ use serde_json::Value;
 
 use crate::manifests::Manifest;
 
-/// The pods that are there of a controller, by namespace and name.
-pub fn pods_of(there: &[Manifest], owner: &Manifest) -> Vec<(String, String)> {
+/// The kind, namespace and name of something.
+pub type Named = [String; 3];
+
+/// What an object is named.
+pub fn named(object: &Manifest) -> Named {
+    let (_, kind) = object.group_and_kind();
+    [kind, object.namespace().unwrap_or_default(), object.name()].map(str::to_owned)
+}
+
+/// The pods that are there of a controller.
+pub fn pods_of(there: &[Manifest], owner: &Manifest) -> Vec<Named> {
     let (group, kind) = owner.group_and_kind();
     let (kind, is_deployment) = match (group, kind) {
         ("apps", "Deployment") => ("ReplicaSet", true),
@@ -30,9 +39,7 @@ pub fn pods_of(there: &[Manifest], owner: &Manifest) -> Vec<(String, String)> {
         let mut controllers = references.filter(|reference| reference["controller"] == true);
         pod.group_and_kind() == ("", "Pod") && pod.namespace() == owner.namespace() && controllers.any(is_of)
     };
-    let made = there.iter().filter(is_made);
-    let names = made.map(|pod| (pod.namespace().unwrap_or_default().to_owned(), pod.name().to_owned()));
-    names.collect()
+    there.iter().filter(is_made).map(named).collect()
 }
 
 #[cfg(test)]
@@ -62,7 +69,7 @@ mod tests {
             let metadata = json!({ "name": name, "namespace": namespace });
             let owner = Manifest::in_a_file(json!({ "apiVersion": version, "kind": kind, "metadata": metadata }));
             let found = pods_of(&there, &owner).into_iter();
-            found.map(|(_, name)| name).collect::<Vec<_>>()
+            found.map(|[_, _, name]| name).collect::<Vec<_>>()
         };
         assert_eq!(found("apps/v1", "Deployment", "web", "team"), ["web-5d8f-x"]);
         assert_eq!(found("apps/v1", "ReplicaSet", "web-5d8f", "team"), ["web-5d8f-x"]);

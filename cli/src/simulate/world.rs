@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 
 use super::claims::Templates;
-use super::{Refused, there, volcano_job};
+use super::there::{Named, named, pods_of};
+use super::{Refused, volcano_job};
+use crate::applied::{Old, updated};
 use crate::changes::{self, ChangeError};
 use crate::cluster::Cluster;
 use crate::door::{Door, write};
@@ -71,8 +73,8 @@ pub struct World {
     pub notes: Vec<String>,
     /// What the door lets nobody create.
     pub refused: Vec<Refused>,
-    /// Pods that the files have, or make, and that are there already, by namespace and name.
-    pub named: BTreeSet<(String, String)>,
+    /// What the files have, or make, and what is there already.
+    pub named: BTreeSet<Named>,
 }
 
 impl World {
@@ -123,7 +125,7 @@ impl World {
         Ok(world)
     }
 
-    /// Adds what files bring. What has the name of something that is there takes its place; but a pod that is there stays as it is: it is past
+    /// Adds what files bring. What has the name of something that is there is applied to it; but a pod that is there stays as it is: it is past
     /// the door, and little of a pod can be changed. So do pods that are there of a controller.
     pub fn add(&mut self, manifests: Vec<Manifest>, namespace: &str) {
         for mut manifest in manifests {
@@ -140,25 +142,20 @@ impl World {
                 Some(_) if manifest.group_and_kind() == ("", "Pod") => {
                     let namespace = manifest.namespace().unwrap_or_default();
                     let name = manifest.name();
-                    self.named.insert((namespace.to_owned(), name.to_owned()));
+                    self.named.insert(named(&manifest));
                     self.notes.push(format!(
                         "pod {namespace}/{name} is there already, and simulated as it is there"
                     ));
                 }
                 Some(place) => {
-                    let there = &self.objects[place].object;
-                    for key in ["uid", "creationTimestamp"] {
-                        manifest.object["metadata"][key] = there["metadata"][key].clone();
-                    }
-                    let status = &manifest.object["status"];
-                    let says_nothing = status.is_null() || status.as_object().is_some_and(serde_json::Map::is_empty);
-                    if says_nothing && !there["status"].is_null() {
-                        manifest.object["status"] = there["status"].clone();
-                    }
+                    // What others wrote stays, as that a Job is held.
+                    let there = Old::of_cluster(self.objects[place].object.take());
+                    manifest.object = updated(&there, &manifest.object);
+                    self.named.insert(named(&manifest));
                     self.objects[place] = manifest;
                 }
                 None => {
-                    let pods = there::pods_of(&self.objects[..self.there], &manifest);
+                    let pods = pods_of(&self.objects[..self.there], &manifest);
                     if pods.is_empty() {
                         self.objects.push(manifest);
                         continue;
