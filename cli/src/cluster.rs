@@ -1,6 +1,8 @@
 //! Asking the API server, with the user's own rights.
 
+use std::env;
 use std::fmt::Debug;
+use std::path::PathBuf;
 
 use crds::card_inventory::CardInventory;
 use crds::card_review::{CardReview, CardReviewStatus};
@@ -10,7 +12,7 @@ use crds::keys::QUEUE_NAME;
 use crds::volcano::{PodGroup, Queue};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ListParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::{ApiResource, DeserializeGuard, DynamicObject, GroupVersionKind, NamespaceResourceScope};
 use kube::{Api, Client, Config, Resource};
 use serde::de::DeserializeOwned;
@@ -38,17 +40,20 @@ impl Cluster {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let unusable = |error: &dyn std::error::Error| Failure::Kubeconfig(error.to_string());
         let file = match &connection.kubeconfig {
-            Some(path) => Kubeconfig::read_from(path),
-            None => Kubeconfig::read(),
-        }
-        .map_err(|error| unusable(&error))?;
+            Some(path) => Some(Kubeconfig::read_from(path).map_err(|error| unusable(&error))?),
+            None => found_kubeconfig().map_err(|error| unusable(&error))?,
+        };
         let options = KubeConfigOptions {
             context: connection.context.clone(),
             ..KubeConfigOptions::default()
         };
-        let mut config = Config::from_custom_kubeconfig(file, &options)
-            .await
-            .map_err(|error| unusable(&error))?;
+        let mut config = match file {
+            Some(file) => Config::from_custom_kubeconfig(file, &options)
+                .await
+                .map_err(|error| unusable(&error))?,
+            // As in a pod that asks with its own service account.
+            None => Config::incluster().map_err(|error| unusable(&error))?,
+        };
         let namespace = connection
             .namespace
             .clone()
@@ -242,4 +247,27 @@ impl Cluster {
         let listed = listed.map_err(|error| Failure::of_list(what, role, &error))?;
         Ok(listed.items.into_iter().filter_map(|object| object.0.ok()).collect())
     }
+}
+
+/// The files that `KUBECONFIG` names and that are there, or the one in the home directory, as kubectl has it; none in a pod that has none of
+/// them.
+fn found_kubeconfig() -> Result<Option<Kubeconfig>, KubeconfigError> {
+    let named = env::var_os("KUBECONFIG").unwrap_or_default();
+    let named: Vec<_> = env::split_paths(&named).filter(|path| path.exists()).collect();
+    if !named.is_empty() {
+        return merged(&named).map(Some);
+    }
+    match Kubeconfig::read() {
+        Err(_) if env::var_os("KUBERNETES_SERVICE_HOST").is_some() => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// What stands in these files; of what several say, what the first of them says.
+fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
+    let mut merged = Kubeconfig::default();
+    for path in paths {
+        merged = merged.merge(Kubeconfig::read_from(path)?)?;
+    }
+    Ok(merged)
 }

@@ -48,6 +48,8 @@ pub enum Failure {
     MayNotAsk(String),
     #[error("{0}")]
     Unknown(String),
+    #[error("there is no namespace {0}")]
+    NamespaceUnknown(String),
     #[error("{0}")]
     Refused(String),
     #[error(
@@ -163,7 +165,7 @@ impl Failure {
             (None, _) if lacks_right(error) => Self::MayNotAsk(namespace.to_owned()),
             (None, _) if is_refused => Self::RefusedByOthers(status.message.clone()),
             (None, 401) => Self::Unauthorized(words(error)),
-            (None, 404) if is_namespace(status) => Self::Unknown(format!("there is no namespace {namespace}")),
+            (None, 404) if is_namespace(status) => Self::NamespaceUnknown(namespace.to_owned()),
             (None, 404) => Self::NotInstalled("cardreviews"),
             (None, _) => Self::NobodyAnswers(status.message.clone()),
         }
@@ -201,7 +203,9 @@ impl Failure {
     /// What scripts are told.
     pub fn code(&self) -> u8 {
         match self {
-            Self::CardUnknown { .. } | Self::QueueUnknown(_) | Self::Unknown(_) => NOT_THERE,
+            Self::CardUnknown { .. } | Self::QueueUnknown(_) | Self::Unknown(_) | Self::NamespaceUnknown(_) => {
+                NOT_THERE
+            }
             Self::Subject(_)
             | Self::Manifest(_)
             | Self::Change(_)

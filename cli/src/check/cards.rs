@@ -6,6 +6,7 @@ use crds::card_type::CardType;
 use crds::card_usage::CardUsage;
 use crds::dra::DeviceClass;
 use crds::keys::{CONFIG_MAP, NAMESPACE};
+use engine::happening::Happening;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::Api;
 use kube::api::ListParams;
@@ -128,18 +129,20 @@ async fn of_configuration(cluster: &Cluster) -> Vec<Finding> {
         Ok(Err(error)) => {
             let details = format!("{error}: the last one that could be read is in force, or the defaults");
             let problem = Finding::new(Result::Problem, WHAT, details);
-            let said = said_of_configuration(cluster).await.into_iter();
+            let said = said_of_configuration(cluster, |_| true).await.into_iter();
             [problem]
                 .into_iter()
                 .chain(said.filter(|said| said.result != Result::Ok))
                 .collect()
         }
-        Ok(Ok(_)) | Err(_) => said_of_configuration(cluster).await,
+        // What could not be read once can be now.
+        Ok(Ok(_)) => said_of_configuration(cluster, |said| said != Happening::InvalidConfiguration.as_str()).await,
+        Err(_) => said_of_configuration(cluster, |_| true).await,
     }
 }
 
-/// What the operator said of the configuration lately, by reason.
-async fn said_of_configuration(cluster: &Cluster) -> Vec<Finding> {
+/// What the operator said of the configuration lately, by reason, as far as that still matters.
+async fn said_of_configuration(cluster: &Cluster, matters: impl Fn(&str) -> bool) -> Vec<Finding> {
     let api: Api<Event> = Api::namespaced(cluster.client(), NAMESPACE);
     let about = format!("involvedObject.kind=ConfigMap,involvedObject.name={CONFIG_MAP},type=Warning");
     let events = match api.list(&ListParams::default().fields(&about).limit(500)).await {
@@ -149,6 +152,9 @@ async fn said_of_configuration(cluster: &Cluster) -> Vec<Finding> {
     let said = events
         .into_iter()
         .map(|event| (event.reason.unwrap_or_default(), event.message.unwrap_or_default()));
+    // What is installed is looked at itself.
+    let of_parts = [Happening::InstallationIncomplete, Happening::InstallationChanged].map(Happening::as_str);
+    let said = said.filter(|(reason, _)| matters(reason) && !of_parts.contains(&&**reason));
     let said: BTreeMap<String, String> = said.collect();
     let said = said.into_iter();
     let said = said.map(|(reason, message)| Finding::new(Result::Warning, WHAT, format!("{reason}: {message}")));

@@ -124,7 +124,9 @@ async fn of_answer(cluster: &Cluster) -> Finding {
     let what = "answers to kubectl card why";
     match cluster.review(&cluster.namespace, &review).await {
         Ok(_) | Err(Failure::Unknown(_)) => Finding::new(Result::Ok, what, "the operator answers"),
-        Err(failure @ Failure::MayNotAsk(_)) => Finding::new(Result::Unseen, what, failure.to_string()),
+        Err(failure @ (Failure::MayNotAsk(_) | Failure::NamespaceUnknown(_))) => {
+            Finding::new(Result::Unseen, what, failure.to_string())
+        }
         Err(failure) => Finding::new(Result::Problem, what, failure.to_string()),
     }
 }

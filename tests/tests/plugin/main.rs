@@ -365,6 +365,20 @@ async fn the_installation_is_checked_as_far_as_whoever_asks_may_see_it() -> Outc
     );
     answers(&scenario, &admin, &["check"], is_well).await?;
 
+    // Where there is no such namespace, nobody has answered anything.
+    let lost = Command::new(plugin().await?)
+        .args(["check", "--namespace", "plugin-lost", "--as", &admin])
+        .env("KUBECONFIG", scenario.plane().kubectl().kubeconfig())
+        .output()
+        .await?;
+    let lost = String::from_utf8(lost.stdout)?;
+    let line = lost.lines().find(|line| line.contains("answers to kubectl card why"));
+    let line = line.unwrap_or_default();
+    assert!(
+        line.starts_with("unseen") && line.contains("there is no namespace plugin-lost"),
+        "{lost}"
+    );
+
     // Who edits one namespace sees less, and is told what; that is no problem of the installation.
     let editor = editor(&scenario).await?;
     let answer = card(&scenario, &editor, &["check"]).await?;

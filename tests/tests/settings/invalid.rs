@@ -1,16 +1,19 @@
 //! Configurations that can't be read.
 
-use anyhow::{Context as _, ensure};
+use std::ffi::OsString;
+
+use anyhow::{Context as _, Result, ensure};
 use cardgate_tests::cardgate::{self, Cardgate, Instance, NAMESPACE};
 use cardgate_tests::controlplane::ControlPlane;
 use cardgate_tests::nodes;
 use cardgate_tests::scenario::Scenario;
 use cardgate_tests::tally::Tally;
 use cardgate_tests::wait::{self, Seen};
+use cardgate_tests::world::World;
 use crds::keys::CONFIG_MAP;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::json;
 
 use crate::{Outcome, capacity_card, configured};
@@ -24,6 +27,17 @@ async fn tells(instance: &Instance, part: &str) -> Outcome {
         Ok(Seen::when(told, format!("{status} {text}, valid: {valid:?}")))
     })
     .await
+}
+
+/// What `kubectl card check` says to who may see everything.
+async fn check(world: &World) -> Result<String> {
+    let built = tokio::task::spawn_blocking(cardgate::build).await??;
+    let mut check = tokio::process::Command::new(&built.plugin);
+    // Of several files, those count that are there.
+    let mut files = OsString::from("/nowhere/config:");
+    files.push(world.plane.kubectl().kubeconfig());
+    let check = check.arg("check").env("KUBECONFIG", files).output().await?;
+    Ok(String::from_utf8(check.stdout)?)
 }
 
 #[tokio::test]
@@ -53,11 +67,7 @@ async fn an_invalid_configuration_leaves_the_last_good_one_in_force_and_is_told_
 
     // However long ago that was said.
     events.delete_collection(&DeleteParams::default(), &about).await?;
-    let built = tokio::task::spawn_blocking(cardgate::build).await??;
-    let mut check = tokio::process::Command::new(&built.plugin);
-    check.arg("check").env("KUBECONFIG", world.plane.kubectl().kubeconfig());
-    let check = check.output().await?;
-    let said = String::from_utf8(check.stdout)?;
+    let said = check(world).await?;
     let line = said.lines().find(|line| line.contains("cardUnlimitedCpuMemory"));
     let line = line.with_context(|| said.clone())?;
     ensure!(line.starts_with("PROBLEM   configuration"), "{line}");
@@ -82,6 +92,16 @@ async fn an_invalid_configuration_leaves_the_last_good_one_in_force_and_is_told_
         let (status, text) = instance.readiness().await?;
         assert!(status == 200 && !text.contains("invalid"), "{status} {text}");
     }
+    // What was said of the one before stays for an hour, and is no longer so.
+    let event = json!({
+        "metadata": {"name": "said-before"}, "type": "Warning", "reason": "InvalidConfiguration",
+        "message": "unnamedCards: sometimes",
+        "involvedObject": {"kind": "ConfigMap", "name": CONFIG_MAP, "namespace": NAMESPACE},
+    });
+    let event = serde_json::from_value(event)?;
+    events.create(&PostParams::default(), &event).await?;
+    let said = check(world).await?;
+    ensure!(!said.contains("sometimes"), "{said}");
     let next = scenario.gpu_pod("next", &card, 1).request("cpu", 4);
     scenario.create(&next.build()).await?;
     scenario
