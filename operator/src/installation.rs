@@ -116,13 +116,12 @@ impl InstallationWatch {
         let problems = problems.map(|(part, finding)| describe(part, finding));
         self.0.readiness.installation(problems.collect());
         match &finding {
-            Finding::InPlace if matches!(before, None | Some(Finding::NotWatched)) => {}
+            // Nobody was told that it was not.
+            Finding::InPlace if matches!(before, None | Some(Finding::NotWatched)) => return,
             Finding::InPlace => tracing::info!("{}", describe(part, &finding)),
             _ => tracing::warn!("{}", describe(part, &finding)),
         }
-        if before.is_some() || finding != Finding::InPlace {
-            self.tell(part, &finding).await;
-        }
+        self.tell(part, &finding).await;
     }
 
     /// Says it in an event on the configuration.

@@ -66,10 +66,7 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
     if extender.is_some() || review.is_some() {
         label_leader(&cli, client, &context.leadership);
     }
-    let keeper = CertificateKeeper {
-        context: context.clone(),
-        leaves: leaves(&cli),
-    };
+    let keeper = CertificateKeeper::new(context.clone(), leaves(&cli));
     let operating = operator.run(stop, |level| log.set(level));
     let installation = tokio::spawn(InstallationWatch(context).run());
     let certificates = tokio::spawn(keep_certificates(keeper, cli.manage_certificates));

@@ -34,6 +34,7 @@ type Outcome = anyhow::Result<()>;
 
 /// An operator that does nothing but lead and keep certificates.
 struct Keeping {
+    metrics: Arc<Metrics>,
     tasks: [AbortHandle; 2],
 }
 
@@ -53,22 +54,34 @@ impl Keeping {
             .iter()
             .map(|name| name.parse().expect("a good name"))
             .collect();
-        let keeper = CertificateKeeper {
-            context: Context {
-                client: client.clone(),
-                namespace: NAMESPACE.to_owned(),
-                leadership,
-                metrics: Arc::clone(&metrics),
-                readiness: Arc::default(),
-                recorder: Recorder::new(client.clone(), instance, metrics),
-            },
-            leaves: vec![Leaf::webhook(NAMESPACE, &extra)],
+        let context = Context {
+            client: client.clone(),
+            namespace: NAMESPACE.to_owned(),
+            leadership,
+            metrics: Arc::clone(&metrics),
+            readiness: Arc::default(),
+            recorder: Recorder::new(client.clone(), instance, Arc::clone(&metrics)),
         };
+        let keeper = CertificateKeeper::new(context, vec![Leaf::webhook(NAMESPACE, &extra)]);
         let leading = tokio::spawn(candidate.run(fence, std::future::pending()));
         let keeping = tokio::spawn(keep::run(keeper));
         Self {
+            metrics,
             tasks: [leading.abort_handle(), keeping.abort_handle()],
         }
+    }
+
+    /// Waits until the API server has refused so many writes.
+    async fn refused(&self, times: u64) -> Outcome {
+        let refused = format!("cardgate_api_errors_total{{verb=\"patch\",code=\"422\"}} ");
+        wait::eventually(format!("{times} refused writes"), wait::PATIENCE, async || {
+            let metrics = self.metrics.encode()?;
+            let count = metrics
+                .lines()
+                .find_map(|line| line.strip_prefix(&refused)?.parse().ok());
+            Ok(Seen::when(count.unwrap_or(0_u64) >= times, metrics))
+        })
+        .await
     }
 }
 
@@ -239,7 +252,7 @@ async fn api_servers_believe_the_webhook_whatever_happens_to_secrets_and_configu
 
     // Started again with other names.
     drop(keeping);
-    let _keeping = Keeping::start(&client, &["webhook.example"]);
+    let keeping = Keeping::start(&client, &["webhook.example"]);
     let served = seer.believed("webhook.example").await?;
     assert!(
         seer.bundles()
@@ -255,6 +268,10 @@ async fn api_servers_believe_the_webhook_whatever_happens_to_secrets_and_configu
         .patch(SERVING_SECRET, &PatchParams::default(), &immutable)
         .await?;
     seer.event("Warning", "delete it so that it is made anew").await?;
+    // It is tried again and again, and said once.
+    keeping.refused(3).await?;
+    let said = ListParams::default().fields("reason=SecretNotWritable");
+    assert_eq!(seer.events.list(&said).await?.items.len(), 1);
     seer.secrets.delete(SERVING_SECRET, &DeleteParams::default()).await?;
     seer.believed("webhook.example").await?;
     Ok(())

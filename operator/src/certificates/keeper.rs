@@ -1,6 +1,8 @@
 //! Keeps the Secrets and the two webhook configurations as they should be, while this operator leads.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use engine::happening::Happening;
@@ -27,6 +29,7 @@ use super::secrets::{self, AUTHORITY_SECRET, Data, Found};
 use crate::context::Context;
 use crate::keep::{KeepError, Keeper};
 use crate::metrics::{Certificate, Verb, Write};
+use crate::request::RequestError;
 
 /// Type of a Secret with a serving certificate.
 const TLS_SECRET: &str = "kubernetes.io/tls";
@@ -50,9 +53,11 @@ pub enum KeeperError {
 /// Makes certificates, renews them in time, and has the webhook configurations trust them.
 pub struct CertificateKeeper {
     /// Where they are kept, and who is told what is wrong.
-    pub context: Context,
+    context: Context,
     /// The certificates that are to be there: the webhook's first, by which a lost authority is known.
-    pub leaves: Vec<Leaf>,
+    leaves: Vec<Leaf>,
+    /// What was said of Secrets that can't be written, each once: it is tried again every half minute.
+    told: Mutex<BTreeMap<&'static str, String>>,
 }
 
 /// What there is in the cluster.
@@ -99,6 +104,15 @@ impl Keeper for CertificateKeeper {
 }
 
 impl CertificateKeeper {
+    /// Keeps these certificates, of which the webhook's is the first.
+    pub fn new(context: Context, leaves: Vec<Leaf>) -> Self {
+        Self {
+            context,
+            leaves,
+            told: Mutex::default(),
+        }
+    }
+
     /// Brings everything in order. Returns when to do so again.
     async fn bring_in_order(&self, now: Timestamp) -> Result<Timestamp, KeeperError> {
         let cluster = self.look().await?;
@@ -209,19 +223,10 @@ impl CertificateKeeper {
                 && source.code() == Some(422)
             {
                 // An immutable Secret, or one of a type that wants other keys.
-                let note = format!("Cardgate can't write this Secret, delete it so that it is made anew: {source}");
-                self.context
-                    .recorder
-                    .publish(
-                        &self.secret(name),
-                        EventType::Warning,
-                        Happening::SecretNotWritable,
-                        ACTION,
-                        &note,
-                    )
-                    .await;
+                self.tell_not_writable(name, source).await;
             }
             written?;
+            self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         } else {
             let kind = if name == AUTHORITY_SECRET {
                 OPAQUE_SECRET
@@ -248,6 +253,23 @@ impl CertificateKeeper {
         }
         info!(secret = name, "wrote certificates");
         Ok(())
+    }
+
+    async fn tell_not_writable(&self, name: &'static str, error: &RequestError) {
+        let note = format!("Cardgate can't write this Secret, delete it so that it is made anew: {error}");
+        let earlier = self
+            .told
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name, note.clone());
+        if earlier.as_ref() == Some(&note) {
+            return;
+        }
+        let (secret, reason) = (self.secret(name), Happening::SecretNotWritable);
+        let recorder = &self.context.recorder;
+        recorder
+            .publish(&secret, EventType::Warning, reason, ACTION, &note)
+            .await;
     }
 
     /// Makes API servers trust all authorities. Without a configuration, no API server calls the webhook.
