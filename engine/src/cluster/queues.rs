@@ -57,7 +57,10 @@ impl Cluster {
     /// A queue says something else: of which cards its pods are read to name one, and those of the queues below it, too. Those show besides
     /// whether they say more than it does.
     fn queue_changed(&mut self, id: QueueId) {
-        let part = self.queues.ids().filter(|queue| self.ancestry(*queue).any(|above| above == id));
+        let part = self
+            .queues
+            .ids()
+            .filter(|queue| self.ancestry(*queue).any(|above| above == id));
         let part: Vec<_> = part.collect();
         self.changes.queues.extend(part);
         self.reservations.review(id);

@@ -149,7 +149,10 @@ impl Cluster {
             deserved.any(|(dimension, _)| is_told(&before.deserved, &now.deserved, dimension))
                 || guaranteed.any(|(dimension, _)| is_told(&before.guaranteed, &now.guaranteed, dimension))
         };
-        let concerned = self.queues.iter().filter(|(_, queue)| queue.quota().is_some_and(is_concerned));
+        let concerned = self
+            .queues
+            .iter()
+            .filter(|(_, queue)| queue.quota().is_some_and(is_concerned));
         let concerned: Vec<_> = concerned.map(|(id, _)| id).collect();
         self.changes.queues.extend(concerned);
     }

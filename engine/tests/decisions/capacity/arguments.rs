@@ -29,7 +29,12 @@ fn section_2_enable_overuse_false_caps_what_a_queue_takes_as_a_whole() {
         let mut world = cluster(8, arguments);
         world.queue(&plain("a").quota(r#"{"A": 6}"#).deserved_cards(r#"{"A": 2}"#));
         world.group(&group("two", 1).card_request(r#"{"A": 2}"#).set(["spec", "queue"], "a"));
-        world.group(&group("three", 1).card_request(r#"{"A": 3}"#).set(["spec", "queue"], "a").created(1));
+        world.group(
+            &group("three", 1)
+                .card_request(r#"{"A": 3}"#)
+                .set(["spec", "queue"], "a")
+                .created(1),
+        );
         assert_eq!(admitted(&mut world), 0);
         let taken = ["two", "three"].map(|name| world.is_enqueued(WorkloadKind::PodGroup, name));
         assert_eq!(taken, [true, is_taken], "{arguments}");

@@ -19,7 +19,10 @@ fn what_more_is_kept_without_the_pods_of_cards_is_checked() {
         world.group(&group);
         world.pod(&pod("card").asks("A100", 1).of("g"));
         assert_eq!(world.admit(), []);
-        assert!(world.is_kept("team", "g"), "beside the card, its CPU counts for nothing");
+        assert!(
+            world.is_kept("team", "g"),
+            "beside the card, its CPU counts for nothing"
+        );
         world.remove_pod("card");
         assert_eq!(world.admit(), []);
         assert_eq!(world.is_kept("team", "g"), is_kept, "{cpu}");
