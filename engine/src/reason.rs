@@ -102,7 +102,7 @@ pub(crate) enum About {
 pub(crate) enum Cure {
     /// Others give back quota, or room on nodes: of themselves, or evicted for it.
     Eviction,
-    /// Others give back what nobody is evicted for.
+    /// Others give back what a node has for such pods; or quota or room elsewhere, as by [`Self::Eviction`].
     Release,
     /// More steps of a search that was given up, or other cards that are free.
     Search,

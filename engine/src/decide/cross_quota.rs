@@ -44,6 +44,14 @@ pub(super) fn asked(cluster: &Cluster, shape: &Shape) -> Option<Vec<i64>> {
     governs(cluster, shape).then(|| cluster.gpu_nodes().request(&shape.task.request))
 }
 
+/// What the quotas of GPU nodes limit, where these decide about pods of this shape: also what such a pod does not ask for must not be above
+/// its quota.
+pub(super) fn dimensions(cluster: &Cluster, shape: &Shape) -> impl Iterator<Item = Dimension> {
+    let resources = cluster.gpu_nodes().resources().iter().copied();
+    let decides = governs(cluster, shape);
+    resources.map(Dimension::Resource).filter(move |_| decides)
+}
+
 /// Whether a node has quota left for a pod that asks for this, or needs none.
 pub(super) fn has_quota(cluster: &Cluster, asked: &[i64], node: NodeId) -> bool {
     let lines = cluster.gpu_nodes().lines(node);

@@ -228,21 +228,14 @@ impl Pool {
 
     /// The cheapest set for any node, of which at least so many pods have to be.
     fn cheapest_for(&mut self, question: &Question<'_>, fewest: usize) -> Option<Plan> {
-        let Question {
-            cluster,
-            shape,
-            alternative,
-            effort,
-            ..
-        } = *question;
+        let Question { cluster, effort, .. } = *question;
         let above = question.above();
         let for_all = || self.cheapest_of(&question.elsewhere, above, &|_| true, effort);
         if question.cards.is_none() && cluster.configuration().cardgate.admit_on == AdmitOn::Quota {
             return Some(Plan::of(for_all()?, &above));
         }
         let mut best: Option<Plan> = None;
-        let (has_room, others) =
-            question.survey(&self.victims.most_on_node(cluster, shape.task.request_with(alternative)));
+        let (has_room, others) = question.survey(&self.victims.most_on_node(cluster, &self.key.1));
         // Whichever node has room, the same is missing elsewhere.
         if has_room {
             keep_cheaper(&mut best, for_all(), &above);

@@ -32,7 +32,7 @@ impl Set {
 pub(super) fn waiting_sets(cluster: &Cluster, queue: QueueId) -> Vec<Set> {
     let refused = cluster.queue(queue).waiting.peers().filter(|(_, peers)| {
         let reason = peers.refused.map(|refused| refused.reason);
-        reason.is_some_and(|reason| reason.cure() == Cure::Eviction)
+        reason.is_some_and(|reason| matches!(reason.cure(), Cure::Eviction | Cure::Release))
     });
     let mut gangs = BTreeSet::new();
     let mut sets = Vec::new();

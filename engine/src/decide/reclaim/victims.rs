@@ -14,7 +14,7 @@ use super::Modes;
 use super::candidacy::{Candidacy, Member, Rank, of_gang};
 use super::needs::{Lack, Need, Place};
 use super::slack::{Floors, Slack};
-use crate::amounts::{Amounts, Dimension};
+use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::holders::Turn;
 use crate::cluster::pod::{Pod, Stage};
@@ -201,13 +201,12 @@ impl Victims {
         Some(fewest)
     }
 
-    /// The most that one pod gives on its node of each dimension of a request.
-    pub(super) fn most_on_node(&self, cluster: &Cluster, request: &Amounts) -> BTreeMap<Dimension, i64> {
-        let requested = request.iter().map(|(dimension, _)| dimension);
-        let most = requested.map(|dimension| {
+    /// The most that one pod gives on its node of each of these dimensions.
+    pub(super) fn most_on_node(&self, cluster: &Cluster, dimensions: &[Dimension]) -> BTreeMap<Dimension, i64> {
+        let most = dimensions.iter().map(|dimension| {
             let holders = self.sources.keys().flat_map(|id| cluster.queue(*id).holders.alike());
-            let most = holders.map(|((_, request), _)| request.get(dimension)).max();
-            (dimension, most.unwrap_or(0))
+            let most = holders.map(|((_, request), _)| request.get(*dimension)).max();
+            (*dimension, most.unwrap_or(0))
         });
         most.collect()
     }
