@@ -83,17 +83,16 @@ impl Cluster {
     }
 
     /// The cards that a pod counts for: what was written when it was let in, or was allocated; else what its node has of what
-    /// it asks for; else what it prefers (docs/rules.md, **Card quota**).
+    /// it asks for, or has in its place; else what it prefers (docs/rules.md, **Card quota**).
     pub(super) fn charged_alternative(&self, pod: &Pod) -> Option<Alternative> {
         let of_node = || {
             let node = self.node(pod.room.filter(|_| counts_by_node(pod))?);
-            let claims = pod.task.claims_cards();
-            if !pod.task.says_cards && !claims {
-                return self.card_of_node(pod).map(Alternative::Card);
-            }
             let mut alternatives = pod.task.alternatives.iter();
             let is_there = |alternative: &&Alternative| alternative.all(|card| node.card(card).is_some());
-            alternatives.find(is_there).cloned()
+            let claims = pod.task.claims_cards();
+            let named = alternatives.find(is_there).filter(|_| pod.task.says_cards || claims);
+            let given = || self.card_of_node(pod).filter(|_| !claims).map(Alternative::Card);
+            named.cloned().or_else(given)
         };
         let assigned = pod.assigned.clone().map(|assigned| self.and_beside(pod, assigned));
         assigned
@@ -323,11 +322,7 @@ impl Cluster {
 
 /// Whether the node that a pod runs on says which of its cards it counts for.
 fn counts_by_node(pod: &Pod) -> bool {
-    let is_open = if pod.task.says_cards {
-        pod.task.alternatives.len() > 1
-    } else {
-        pod.task.naming != Naming::Own
-    };
+    let is_open = pod.task.says_cards || pod.task.naming != Naming::Own;
     let is_given = pod
         .task
         .claimed

@@ -322,7 +322,7 @@ impl Cluster {
         })
     }
 
-    /// Whether there would be room for so much if others held nothing but what is guaranteed to them.
+    /// Whether there would be room for so much if others held nothing but what is guaranteed to them, and all nodes took pods.
     pub(crate) fn has_room_ever(&self, id: QueueId, dimension: Dimension, asked: i64) -> bool {
         let unused = |guaranteed: &Totals, guarantee, limit| Level {
             allocated: 0,
@@ -336,6 +336,7 @@ impl Cluster {
             unused(&queue.below.guaranteed, queue.guarantee(dimension), limit)
         };
         let limit = self.cluster_limit_for(id, dimension);
+        let limit = limit.map(|limit| limit + self.top.away.get(dimension));
         let cluster = unused(&self.top.below.guaranteed, 0, limit);
         let levels = self.ancestry(id).map(of_queue).chain([cluster]);
         capacity::check(levels, asked.into()).is_ok()

@@ -38,6 +38,7 @@ mod node_order;
 mod nodes;
 mod other_gates;
 mod outgrown;
+mod parts;
 mod paying;
 pub mod place;
 pub mod pod;

@@ -35,7 +35,7 @@ impl Cluster {
             .filter(|old| old.uid != offer.uid)
             .map(|old| old.uid.clone());
         self.count_cards_out(id);
-        let parts = self.nodes[id].parts_of_total();
+        let parts = self.nodes[id].parts();
         let before = self.nodes[id].say(Some(offer));
         self.count_cards_in(id);
         self.total_changed(id, &parts);
@@ -62,7 +62,7 @@ impl Cluster {
     pub(super) fn remove_node_by_id(&mut self, id: NodeId, now: Timestamp) {
         self.stirred += 1;
         self.count_cards_out(id);
-        let parts = self.nodes[id].parts_of_total();
+        let parts = self.nodes[id].parts();
         let Some(offer) = self.nodes[id].say(None) else {
             return;
         };

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use crds::volcano;
 
-use super::queue::{Queue, Terms};
+use super::below::Below;
+use super::queue::{Queue, Quota, Terms};
 use super::{Cluster, Kind, tree};
+use crate::amounts::Totals;
 use crate::ids::QueueId;
 
 impl Cluster {
@@ -66,6 +68,28 @@ impl Cluster {
         self.reservations.review(id);
         let below: BTreeSet<_> = self.queues.ids().filter(|below| self.is_named_by(*below, id)).collect();
         self.name_cards_anew(|queue| below.contains(&queue));
+    }
+
+    /// Where all queues together are promised more than there is, or were until now, each of those shows by how much (condition
+    /// `Satisfiable` of their usage).
+    pub(super) fn show_who_is_promised_too_much(&mut self, before: &Below) {
+        let is_told = |before: &Totals, after: &Totals, dimension| {
+            let (before, after) = (before.get(dimension), after.get(dimension));
+            before != after && before.max(after) > self.top.total.get(dimension)
+        };
+        let now = &self.top.below;
+        let is_concerned = |quota: &Quota| {
+            let mut deserved = quota.deserved.iter();
+            let mut guaranteed = quota.guarantee.iter();
+            deserved.any(|(dimension, _)| is_told(&before.deserved, &now.deserved, dimension))
+                || guaranteed.any(|(dimension, _)| is_told(&before.guaranteed, &now.guaranteed, dimension))
+        };
+        let concerned = self
+            .queues
+            .iter()
+            .filter(|(_, queue)| queue.quota().is_some_and(is_concerned));
+        let concerned: Vec<_> = concerned.map(|(id, _)| id).collect();
+        self.changes.queues.extend(concerned);
     }
 
     /// The queue with this id.

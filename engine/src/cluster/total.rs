@@ -7,6 +7,7 @@
 
 use super::Cluster;
 use super::node::{Node, Offer};
+use super::parts::Parts;
 use crate::amounts::Dimension;
 use crate::ids::NodeId;
 use crate::metering;
@@ -21,8 +22,20 @@ impl Node {
         }
     }
 
-    /// What the node adds to what the cluster has.
-    pub(super) fn parts_of_total(&self) -> Vec<(Dimension, i128)> {
+    /// What the node adds to what the cluster has, and what it would give once it takes pods again.
+    pub(super) fn parts(&self) -> Parts {
+        let away = self.offer().filter(|offer| !offer.is_usable());
+        let away = away.into_iter().flat_map(|offer| {
+            let dimensions = offer.dimensions();
+            dimensions.map(|dimension| (dimension, i128::from(offer.amount(dimension))))
+        });
+        Parts {
+            of_total: self.parts_of_total(),
+            away: away.collect(),
+        }
+    }
+
+    fn parts_of_total(&self) -> Vec<(Dimension, i128)> {
         let offer = self.offer().into_iter();
         let offered = offer.flat_map(Offer::dimensions);
         let charged = self.charged_in_place.iter().chain(self.charged_pinned.iter());

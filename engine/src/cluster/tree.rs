@@ -25,6 +25,8 @@ pub struct TopBooks {
     pub below: Below,
     /// What pods have of the nodes, and what the nodes can still give.
     pub total: Totals,
+    /// What nodes could give that take no pods at the moment.
+    pub(super) away: Totals,
     /// What pods have of the nodes that no queue is charged for.
     pub(super) uncharged: Totals,
 }

@@ -145,6 +145,7 @@ impl Cluster {
             used.inqueue(&below.inqueue);
         }
         used.totals(&self.top.total);
+        used.totals(&self.top.away);
     }
 
     fn mark_nodes(&self, used: &mut Used) {

@@ -205,7 +205,7 @@ impl View {
                 .is_some_and(|value| value == CROSS_QUOTA_ENABLED)
     }
 
-    /// The card that a pod holds: the one it was given, else the one it names, else the one of its node.
+    /// The card that a pod holds: the one it was given, else of those that it names the one of its node, else what its node has in their place.
     pub fn card_of(&self, pod: &Pod) -> Option<String> {
         // What is requested as a resource by nobody who names it is free where that is so, whoever hands it out.
         let is_free = pod.claimed.provided && pod.names().is_empty() && !self.is_charged_unnamed(pod);
@@ -220,8 +220,8 @@ impl View {
             return None;
         }
         let names = pod.names();
-        if let [name] = names[..] {
-            return Some(name.to_owned());
+        if let ([name], false) = (&names[..], pod.claimed.cards.is_empty()) {
+            return Some((*name).to_owned());
         }
         if names.is_empty() && !self.is_charged_unnamed(pod) {
             return None;
@@ -229,12 +229,12 @@ impl View {
         let Some(node) = pod.node.as_deref().and_then(|node| self.node(node)) else {
             return names.first().map(|name| (*name).to_owned());
         };
-        let is_its = |name: &str| names.is_empty() || names.contains(&name);
-        let mut cards = node
-            .cards
-            .iter()
-            .filter(|card| pod.asks(&card.resource) > 0 && is_its(&card.name) && self.supplies(pod, card));
-        let of_node = cards.next().map(|card| card.name.clone());
+        let cards = node.cards.iter();
+        let cards = cards.filter(|card| pod.asks(&card.resource) > 0 && self.supplies(pod, card));
+        let its = cards.clone().find(|card| names.contains(&card.name.as_str()));
+        let is_open = pod.claimed.cards.is_empty() || names.is_empty();
+        let of_node = its.or(cards.clone().next().filter(|_| is_open));
+        let of_node = of_node.map(|card| card.name.clone());
         of_node.or_else(|| names.first().map(|name| (*name).to_owned()))
     }
 

@@ -4,6 +4,7 @@ use super::PEN;
 use crds::configuration::Enforcement;
 
 use crate::amounts::{Amounts, Dimension, Totals};
+use crate::cluster::parts::Parts;
 use crate::cluster::pod::Pod;
 use crate::cluster::{Cluster, Span};
 use crate::ids::{NodeId, PodId};
@@ -87,13 +88,21 @@ impl Cluster {
     }
 
     /// A node offers something else than before, when it added this.
-    pub(in crate::cluster) fn total_changed(&mut self, id: NodeId, before: &[(Dimension, i128)]) {
+    pub(in crate::cluster) fn total_changed(&mut self, id: NodeId, before: &Parts) {
+        let now = self.nodes[id].parts();
         let mut grown = Totals::default();
-        for (dimension, amount) in self.nodes[id].parts_of_total() {
+        for (dimension, amount) in now.of_total {
             grown.add(dimension, amount);
         }
-        for (dimension, amount) in before {
+        for (dimension, amount) in &before.of_total {
             grown.add(*dimension, -amount);
+        }
+        let away = &mut self.top.books(PEN).away;
+        for (dimension, amount) in now.away {
+            away.add(dimension, amount);
+        }
+        for (dimension, amount) in &before.away {
+            away.add(*dimension, -amount);
         }
         for (dimension, amount) in grown.iter() {
             self.change_total(dimension, amount);

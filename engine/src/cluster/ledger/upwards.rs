@@ -5,7 +5,6 @@ use super::PEN;
 use crate::amounts::{Amounts, Dimension, Totals};
 use crate::cluster::Cluster;
 use crate::cluster::below::Below;
-use crate::cluster::queue::Quota;
 use crate::ids::{Id as _, QueueId, WorkloadId};
 use crate::inqueue::Demand;
 
@@ -133,28 +132,6 @@ impl Cluster {
         let changed = changed.filter(|id| self.queues[*id].below != before[id.index()]);
         self.changes.queues.extend(changed);
         self.show_who_is_promised_too_much(&all_before);
-    }
-
-    /// Where all queues together are promised more than there is, or were until now, each of those shows by how much (condition
-    /// `Satisfiable` of their usage).
-    fn show_who_is_promised_too_much(&mut self, before: &Below) {
-        let is_told = |before: &Totals, after: &Totals, dimension| {
-            let (before, after) = (before.get(dimension), after.get(dimension));
-            before != after && before.max(after) > self.top.total.get(dimension)
-        };
-        let now = &self.top.below;
-        let is_concerned = |quota: &Quota| {
-            let mut deserved = quota.deserved.iter();
-            let mut guaranteed = quota.guarantee.iter();
-            deserved.any(|(dimension, _)| is_told(&before.deserved, &now.deserved, dimension))
-                || guaranteed.any(|(dimension, _)| is_told(&before.guaranteed, &now.guaranteed, dimension))
-        };
-        let concerned = self
-            .queues
-            .iter()
-            .filter(|(_, queue)| queue.quota().is_some_and(is_concerned));
-        let concerned: Vec<_> = concerned.map(|(id, _)| id).collect();
-        self.changes.queues.extend(concerned);
     }
 }
 

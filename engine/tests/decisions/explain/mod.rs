@@ -134,6 +134,23 @@ fn more_than_a_whole_node_is_never_and_more_than_is_free_not_yet() {
     assert_pod(busy(2), &elsewhere, "NodesExcluded", Outlook::Never);
 }
 
+/// "Waiting can't help: have the quota raised", until the node was back a moment later.
+#[test]
+fn who_lacks_what_nodes_have_that_take_no_pods_now_may_wait_for_them() {
+    for away in [Object::cordoned, Object::not_ready] {
+        let mut world = World::new();
+        world.node(&away(node("n1").cards("A100", 8)));
+        world.queue(&queue("team-a").quota(r#"{"A100": 3}"#));
+        let guaranteed = queue("team-b").quota(r#"{"A100": 2}"#);
+        world.queue(&guaranteed.guaranteed_cards(r#"{"A100": 2}"#));
+        world.pod(&pod("p").asks("A100", 1));
+        assert_eq!(world.refusal_of("p"), "InsufficientScalarQuota");
+        let id = world.cluster.pod_with_uid("p").unwrap();
+        let outlook = explain(&world.cluster, Subject::Pod(id)).unwrap().outlook;
+        assert_eq!(outlook, Outlook::NotYet);
+    }
+}
+
 #[test]
 fn who_lacks_quota_now_and_could_never_run_is_told_that_too() {
     let quota = "InsufficientScalarQuota";

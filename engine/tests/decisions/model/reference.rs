@@ -100,15 +100,13 @@ impl Picture {
     fn charged_card(&self, pod: &Pod) -> Option<usize> {
         let of_node = || {
             let node = self.nodes.get(&pod.room?).filter(|_| pod.stage == Stage::Bound)?;
+            let (card, maker, count) = node.cards;
+            let given = (maker == pod.spec.maker && count > 0).then_some(card);
             if Self::is_unnamed(&pod.spec) {
-                let (card, maker, count) = node.cards;
-                return (maker == pod.spec.maker && count > 0).then_some(card);
+                return given;
             }
-            pod.spec
-                .cards
-                .iter()
-                .copied()
-                .find(|card| node.cards.0 == *card && node.cards.2 > 0)
+            let mut named = pod.spec.cards.iter().copied();
+            named.find(|named| card == *named && count > 0).or(given)
         };
         pod.assigned
             .or_else(of_node)

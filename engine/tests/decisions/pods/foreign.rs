@@ -17,6 +17,22 @@ fn pods_bound_before_are_charged_for_the_card_of_their_node() {
     assert_eq!(world.allocated("team-a", "B"), 1);
 }
 
+/// Also where it has none of those that they name: they have what is there, and leave the others to those who can have them.
+#[test]
+fn pods_bound_before_where_there_is_no_card_of_theirs_are_charged_for_what_is_there() {
+    let mut world = world();
+    world.node(&node("n2").cards("B", 8));
+    world.pod(&gpu("p").on("n2"));
+    let charged = |world: &World| (world.allocated("team-a", "A"), world.allocated("team-a", "B"));
+    assert_eq!(charged(&world), (0, 1));
+    // Who was let in for a card keeps it, whatever the node is said to have later.
+    world.pod(&gpu("q").annotation("volcano.sh/card.assigned", "A").on("n2"));
+    assert_eq!(charged(&world), (1, 1));
+    // Where nothing is known of the node, what it names.
+    world.remove_node("n2", world.now);
+    assert_eq!(charged(&world), (2, 0));
+}
+
 #[test]
 fn pods_bound_before_their_node_is_known_are_charged_anew_when_it_comes() {
     let mut world = world();

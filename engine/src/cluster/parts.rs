@@ -1,0 +1,9 @@
+//! What one node comes to in the sums of the cluster.
+
+use crate::amounts::Dimension;
+
+/// What a node adds to what the cluster has, and what it would give once it takes pods again.
+pub(super) struct Parts {
+    pub(super) of_total: Vec<(Dimension, i128)>,
+    pub(super) away: Vec<(Dimension, i128)>,
+}
