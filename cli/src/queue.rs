@@ -15,6 +15,8 @@ use crate::print::Answer;
 
 /// How long a list of cards may be in the table of all queues, in characters, so that a line fits 120.
 const COLUMN: usize = 34;
+/// The longest text of what is missing in a table.
+const LONGEST_MISSING: usize = 60;
 
 /// One queue.
 #[derive(Debug, Serialize)]
@@ -156,7 +158,7 @@ pub async fn answer_of_one(cluster: &Cluster, name: &str) -> Result<Answer, Fail
                 waiting.name.clone(),
                 waiting.pods.to_string(),
                 in_one_line(&waiting.cards),
-                waiting.missing.clone(),
+                in_brief(&waiting.missing),
                 waiting.reason.clone(),
             ]
         })
@@ -167,6 +169,19 @@ pub async fn answer_of_one(cluster: &Cluster, name: &str) -> Result<Answer, Fail
         &cells,
     );
     Ok(answer)
+}
+
+/// What is missing, as far as it fits into a line: `kubectl card why` says all of it.
+fn in_brief(missing: &str) -> String {
+    let words = missing.split_inclusive(' ');
+    let mut shown = String::new();
+    for word in words {
+        if shown.chars().count() + word.chars().count() > LONGEST_MISSING {
+            return format!("{} ...", shown.trim_end());
+        }
+        shown.push_str(word);
+    }
+    shown
 }
 
 /// An amount that may be unlimited.
@@ -194,6 +209,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_is_missing_stays_in_its_line() {
+        assert_eq!(in_brief("2 NVIDIA-A100"), "2 NVIDIA-A100");
+        let told = "annotation volcano.sh/card.name: no node has NVIDIA-A101 yet; did you mean NVIDIA-A100? The cluster has two";
+        let shown = in_brief(told);
+        assert_eq!(shown, "annotation volcano.sh/card.name: no node has NVIDIA-A101 ...");
+    }
 
     #[test]
     fn a_line_of_all_queues_fits_a_terminal() {

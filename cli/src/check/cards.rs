@@ -1,6 +1,6 @@
 //! What is counted: queues that have to be mended, cards that nobody is charged for, and what was said of the configuration.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crds::card_type::CardType;
 use crds::card_usage::CardUsage;
@@ -73,7 +73,8 @@ fn of_cards(types: &[CardType]) -> Vec<Finding> {
             let count = status.unaccounted;
             said.push(format!(
                 "{count} in use that no queue is charged for: look among the pods without a queue (kubectl get pods -A -l \
-                 '!card.volcano.sh/queue'), and name a queue on their namespaces"
+                 '!card.volcano.sh/queue'), and name a queue on their namespaces; or among those that were let in for another card than \
+                 their node has now (annotation volcano.sh/card.assigned), as after the node's labels have changed"
             ));
         }
         if status.not_counted > 0 {
@@ -155,7 +156,7 @@ async fn said_of_configuration(cluster: &Cluster, matters: impl Fn(&str) -> bool
     // What is installed is looked at itself.
     let of_parts = [Happening::InstallationIncomplete, Happening::InstallationChanged].map(Happening::as_str);
     let said = said.filter(|(reason, _)| matters(reason) && !of_parts.contains(&&**reason));
-    let said: BTreeMap<String, String> = said.collect();
+    let said: BTreeSet<(String, String)> = said.collect();
     let said = said.into_iter();
     let said = said.map(|(reason, message)| Finding::new(Result::Warning, WHAT, format!("{reason}: {message}")));
     listed(said, WHAT, "no warning in the last hour")

@@ -151,10 +151,14 @@ impl Mind {
     fn tell_of_nodes_outside(&mut self) {
         for (cards, (count, first)) in overview::outside_cross_quota(&self.cluster) {
             if self.told_outside.insert(cards.clone()) {
+                let beside = match count - 1 {
+                    0 => String::new(),
+                    1 => ", or a further node".to_owned(),
+                    more => format!(", or {more} further nodes"),
+                };
                 let message = format!(
-                    "gpu-resource-names of crossquota matches none of what {first} allocates, nor {} further nodes, which have {cards}: pods \
-                     without GPU may take all of them, as of nodes without GPU. Add a pattern that matches their cards",
-                    count - 1
+                    "gpu-resource-names of crossquota matches none of what {first}{beside} with {cards} can allocate: pods without GPU may \
+                     take all of it, as of nodes without GPU. Add a pattern that matches these cards"
                 );
                 self.warn_of_configuration(Happening::NotAGpuNode, message);
             }

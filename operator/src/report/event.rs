@@ -53,8 +53,11 @@ pub(super) struct Occurrence {
 }
 
 impl Occurrence {
-    /// The same for occurrences that replace each other while unwritten: same object, same reason.
+    /// The same for occurrences that replace each other while unwritten: same object, same reason. What is said of the configuration says
+    /// each time something else that is to be mended.
     pub(super) fn key(&self) -> Arc<str> {
+        let is_of_configuration = self.regarding.kind.as_deref() == Some("ConfigMap");
+        let said = if is_of_configuration { &*self.message } else { "" };
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         let ObjectReference {
             kind,
@@ -64,7 +67,7 @@ impl Occurrence {
             ..
         } = &self.regarding;
         format!(
-            "{}/{}/{}/{}/{}",
+            "{}/{}/{}/{}/{}/{said}",
             text(kind),
             text(namespace),
             text(name),
@@ -214,6 +217,17 @@ mod tests {
         assert_eq!(event.metadata.namespace.as_deref(), Some("default"));
         let exact = "x".repeat(LONGEST_NOTE);
         assert_eq!(occurrence("q", &exact).event("operator-0").note.unwrap(), exact);
+    }
+
+    #[test]
+    fn what_is_said_of_the_configuration_replaces_nothing_else_that_is_said_of_it() {
+        let of = |kind: &str, message: &str| {
+            let mut occurrence = occurrence("cardgate-config", message);
+            occurrence.regarding.kind = Some(kind.to_owned());
+            occurrence.key()
+        };
+        assert_ne!(of("ConfigMap", "a"), of("ConfigMap", "b"));
+        assert_eq!(of("Queue", "a"), of("Queue", "b"));
     }
 
     #[test]
