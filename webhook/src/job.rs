@@ -2,7 +2,7 @@
 //! whole (docs/rules.md, **Enqueue**).
 
 use crds::job::Job;
-use crds::keys::CARD_REQUEST;
+use crds::keys::{CARD_REQUEST, JOB_HELD};
 use crds::lean::Text;
 use serde_json::value::RawValue;
 
@@ -21,18 +21,19 @@ pub struct Held {
 }
 
 /// Holds a Job that is created to run, and one that is resumed by anybody but the operator, which the API server does not
-/// send here. Only the first of the two is what its author wanted: the other is told.
+/// send here. Only the first of the two is what its author wanted: the other is told. One that asks for nothing in advance any more is let go.
 pub fn hold(request: &RawRequest<'_>) -> Result<Held, Denial> {
     let Some(object) = request.object else {
         return Ok(Held::default());
     };
     let job = read(object)?;
-    let asks = job.metadata.annotations.contains_key(CARD_REQUEST);
-    let resumed = match request.old_object.filter(|_| request.is("UPDATE")) {
-        Some(old) => read(old)?.is_suspended(),
-        None => false,
-    };
-    if !asks || job.is_suspended() || job.is_finished() || !(request.is("CREATE") || resumed) {
+    let old = request.old_object.filter(|_| request.is("UPDATE"));
+    let old = old.map(read).transpose()?;
+    if !job.metadata.annotations.contains_key(CARD_REQUEST) {
+        return Ok(let_go(&job, old.as_ref()));
+    }
+    let resumed = old.is_some_and(|old| old.is_suspended());
+    if job.is_suspended() || job.is_finished() || !(request.is("CREATE") || resumed) {
         return Ok(Held::default());
     }
     let warnings = if resumed { vec![Warning::JobHeld] } else { Vec::new() };
@@ -40,6 +41,21 @@ pub fn hold(request: &RawRequest<'_>) -> Result<Held, Denial> {
         patch: PodPatch::suspend(&job),
         warnings,
     })
+}
+
+/// A Job without a request carries no mark: nobody would ever take it off. Where it was held until now, it is resumed; where its author has
+/// suspended it, it stays so.
+fn let_go(job: &Job<Text<'_>>, old: Option<&Job<Text<'_>>>) -> Held {
+    let is_held = |job: &Job<Text<'_>>| job.metadata.annotations.contains_key(JOB_HELD);
+    if !is_held(job) {
+        return Held::default();
+    }
+    let was_held = old.is_some_and(|old| is_held(old) && old.is_suspended());
+    let is_resumed = was_held && job.is_suspended() && !job.is_finished();
+    Held {
+        patch: PodPatch::let_go(is_resumed),
+        warnings: is_resumed.then_some(Warning::JobLetGo).into_iter().collect(),
+    }
 }
 
 fn read(object: &RawValue) -> Result<Job<Text<'_>>, Denial> {

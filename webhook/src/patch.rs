@@ -54,6 +54,7 @@ enum Value {
     Gate,
     Gates,
     True,
+    False,
 }
 
 impl Serialize for Value {
@@ -63,6 +64,7 @@ impl Serialize for Value {
             Self::Entry(key, value) => serializer.collect_map([(key, value)]),
             Self::Gate => serializer.collect_map([("name", GATE)]),
             Self::True => serializer.serialize_bool(true),
+            Self::False => serializer.serialize_bool(false),
             Self::Gates => serializer.collect_seq([Self::Gate]),
         }
     }
@@ -174,6 +176,18 @@ impl PodPatch {
         let annotations = &job.metadata.annotations;
         if annotations.get(JOB_HELD) != Some(HELD) {
             patch.add_entry("/metadata/annotations", annotations.is_empty(), JOB_HELD, HELD);
+        }
+        patch
+    }
+
+    /// Takes the mark of a held Job off; and where it is to be resumed, the suspension.
+    pub fn let_go(is_resumed: bool) -> Self {
+        let mut patch = Self::without(&[("/metadata/annotations", JOB_HELD)]);
+        if is_resumed {
+            patch.operations.push(Operation::Add {
+                path: "/spec/suspend".into(),
+                value: Value::False,
+            });
         }
         patch
     }

@@ -69,6 +69,10 @@ pub enum Warning {
     QueueNotOpen { queue: String, condition: QueueCondition },
     #[error("the Job stays suspended until its queue has room for all that {CARD_REQUEST} asks for")]
     JobHeld,
+    #[error(
+        "the Job asks for no cards in advance any more (annotation {CARD_REQUEST}): it is resumed, and its pods wait one by one"
+    )]
+    JobLetGo,
     #[error("PodGroup {group:?} does not exist in this namespace: the pod's queue is {queue:?}, and stays so")]
     GroupMissing {
         group: String,

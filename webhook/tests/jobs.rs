@@ -21,6 +21,12 @@ fn job(suspend: Option<bool>) -> Value {
     job
 }
 
+/// With the mark of those that Cardgate suspended.
+fn marked(mut job: Value) -> Value {
+    job["metadata"]["annotations"][JOB_HELD] = "true".into();
+    job
+}
+
 fn mutate(operation: &str, object: &Value, old: &Value) -> Verdict {
     World::new().verdict(Endpoint::Mutate, &review(JOB, operation, object, old))
 }
@@ -75,6 +81,42 @@ fn a_job_that_its_user_resumes_is_held_again_and_the_user_told() {
         warning.contains("stays suspended until its queue has room"),
         "{warning}"
     );
+}
+
+/// It stayed suspended for ever: who no longer asks is not looked at, and the mark had those that their users suspended resumed.
+#[test]
+fn a_job_that_asks_no_more_is_let_go_and_loses_the_mark() {
+    let held = marked(job(Some(true)));
+    let no_more = |mut job: Value| {
+        job["metadata"]["annotations"]
+            .as_object_mut()
+            .unwrap()
+            .remove(CARD_REQUEST);
+        job
+    };
+    let let_go = mutate("UPDATE", &no_more(held.clone()), &held);
+    assert_eq!(let_go.object()["spec"]["suspend"], false);
+    assert!(let_go.object()["metadata"]["annotations"].get(JOB_HELD).is_none());
+    let [warning] = let_go.allowed() else {
+        panic!("{:?}", let_go.allowed())
+    };
+    assert!(warning.contains("it is resumed"), "{warning}");
+    // Whoever resumes it himself keeps it resumed; and who suspends it, or creates it so, keeps it suspended.
+    let runs = no_more(marked(job(Some(false))));
+    for (operation, object, old) in [
+        ("UPDATE", &runs, &no_more(held.clone())),
+        ("UPDATE", &no_more(held.clone()), &runs),
+        ("CREATE", &no_more(held.clone()), &Value::Null),
+    ] {
+        let verdict = mutate(operation, object, old);
+        assert_eq!(verdict.allowed(), [""; 0]);
+        assert_eq!(
+            verdict.object()["spec"]["suspend"],
+            object["spec"]["suspend"],
+            "{operation}"
+        );
+        assert!(verdict.object()["metadata"]["annotations"].get(JOB_HELD).is_none());
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use cardgate_tests::scenario::Scenario;
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::PodBuilder;
 use cardgate_tests::world::World;
-use crds::keys::{CARD_NAME, CARD_REQUEST};
+use crds::keys::{CARD_NAME, CARD_REQUEST, JOB_HELD};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};
@@ -31,6 +31,27 @@ async fn is_suspended(scenario: &Scenario<'_>, job: &str, expected: bool) -> Out
         Seen::when(suspended == Some(expected), format!("{suspended:?}"))
     })
     .await
+}
+
+/// It would have stayed suspended for ever, with nobody who tells why.
+#[tokio::test]
+async fn a_job_that_asks_no_more_in_advance_is_resumed_and_its_pods_wait_one_by_one() -> Outcome {
+    let scenario = Scenario::begin(World::shared().await?, "no-longer-held").await?;
+    let card = scenario.card("NVIDIA-A100");
+    let nodes = [nodes::nvidia("no-longer-held", &card, 8, 81_920)];
+    scenario.nodes(&nodes).await?;
+    scenario.apply_queue(scenario.queue().quota(&card, 1)).await?;
+    scenario
+        .create(&asking(scenario.gpu_pod("training", &card, 1), &card, 2))
+        .await?;
+    scenario.events("training", NO_QUOTA).await?;
+    let asks_no_more = json!({ "metadata": { "annotations": { CARD_REQUEST: null } } });
+    scenario.change::<Job>("training", asks_no_more).await?;
+    is_suspended(&scenario, "training", false).await?;
+    let job = scenario.api::<Job>().get("training").await?;
+    assert!(!job.metadata.annotations.unwrap_or_default().contains_key(JOB_HELD));
+    let expected = pods().running(&card, 1).waiting(NO_QUOTA, 1);
+    scenario.expect("training", &expected).await
 }
 
 #[tokio::test]
