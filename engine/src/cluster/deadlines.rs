@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
 use super::pod::{Controller, Pod, Stage};
+use super::set_back::SetBack;
 use crate::ids::PodId;
 
 /// How long a controller's pods stand aside after the first one came back unplaced; doubled every time.
@@ -74,7 +75,7 @@ pub enum Due {
 impl Cluster {
     /// Takes note of what time has brought, and returns what somebody must act on.
     pub fn advance(&mut self, now: Timestamp) -> Vec<Due> {
-        self.now = now;
+        self.tell_time(now);
         self.advance_workloads(now);
         let mut due = Vec::new();
         while let Some((time, id)) = self.deadlines.pods.first().copied().filter(|(time, _)| *time <= now) {
@@ -107,6 +108,16 @@ impl Cluster {
         self.read_on(now);
         self.read_again(now);
         due
+    }
+
+    /// The clock was set back: what time alone brings comes no later by that. What is brought to pods has been brought back already.
+    pub(super) fn bring_deadlines_back(&mut self, back: SetBack) {
+        let returns = self.deadlines.returns.values_mut();
+        returns.for_each(|returned| back.bring_back(&mut returned.until));
+        self.deadlines.pods.clear();
+        for id in self.pods_by_id().map(|(id, _)| id).collect::<Vec<_>>() {
+            self.set_deadline(id);
+        }
     }
 
     /// When time alone next changes something about a pod.

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use super::Cluster;
 use super::node::Offer;
+use super::set_back::SetBack;
 use crate::amounts::{Amounts, Dimension};
 use crate::ids::{Id as _, NodeId};
 use crate::names::ResourceId;
@@ -63,6 +64,12 @@ impl GpuNodes {
         let requests = self.assumed.values().flat_map(|assumed| assumed.request.iter());
         let limited = self.resources.iter().copied().map(Dimension::Resource);
         requests.map(|(dimension, _)| dimension).chain(limited)
+    }
+
+    /// The clock was set back: pods are being placed for no longer by that.
+    pub(super) fn bring_back(&mut self, back: SetBack) {
+        let assumed = self.assumed.values_mut();
+        assumed.for_each(|assumed| back.bring_back(&mut assumed.until));
     }
 
     /// Resources with these numbers and higher ones are no longer known.

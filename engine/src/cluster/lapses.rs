@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
 use super::deadlines::{RETURN_MEMORY, aside};
+use super::set_back::SetBack;
 use super::workload::{Enqueued, Step};
 use crate::ids::WorkloadId;
 use crate::reason::Reason;
@@ -37,6 +38,17 @@ impl Lapse {
 /// By namespace and queue.
 #[derive(Debug, Default)]
 pub(super) struct Lapses(BTreeMap<(Arc<str>, Arc<str>), Lapse>);
+
+impl Lapses {
+    /// The clock was set back.
+    pub(super) fn bring_back(&mut self, back: SetBack) {
+        let times = self
+            .0
+            .values_mut()
+            .flat_map(|lapse| [&mut lapse.until, &mut lapse.noted]);
+        times.for_each(|time| back.bring_back(time));
+    }
+}
 
 impl Cluster {
     /// How the reservations of a workload's namespace in its queue have fared.

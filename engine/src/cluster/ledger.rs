@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use super::Cluster;
 use super::pod::{Evicting, Pod, Stage};
+use super::set_back::SetBack;
 use super::waiting::{Refused, Shape};
 use super::workload::Workload;
 use crate::alternative::Alternative;
@@ -266,6 +267,22 @@ impl Cluster {
             eviction: &mut pod.eviction,
             epoch: &mut pod.epoch,
         })
+    }
+
+    /// The clock was set back: nothing is counted by the times of pods, but whether they have any.
+    pub(super) fn bring_pods_back(&mut self, back: SetBack) {
+        for pod in self.pods.table.iter_mut().filter_map(|(_, pod)| pod.as_mut()) {
+            let of_stage = match &mut pod.stage {
+                Stage::Admitting { until: time, .. } | Stage::Unbound { since: time, .. } => Some(time),
+                Stage::Waiting | Stage::Blocked | Stage::Bound => None,
+            };
+            let Evicting {
+                since, spared_until, ..
+            } = &mut pod.eviction;
+            let aside_until = pod.waits.iter_mut().flat_map(|waits| &mut waits.aside_until);
+            let times = of_stage.into_iter().chain(since).chain(spared_until).chain(aside_until);
+            times.chain([&mut pod.seen]).for_each(|time| back.bring_back(time));
+        }
     }
 
     /// The pod is at the same stage, and other times hold for it.

@@ -48,6 +48,7 @@ mod queues;
 pub mod reclaims;
 mod reservations;
 mod restless;
+mod set_back;
 mod times;
 mod total;
 pub mod tree;

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::Cluster;
 use super::deadlines::aside;
 use super::pod::Pod;
+use super::set_back::SetBack;
 use crate::alternative::{Alternative, CardSet};
 use crate::amounts::Dimension;
 use crate::ids::PodId;
@@ -21,6 +22,11 @@ pub(super) struct Outgrown(BTreeMap<PodId, Excess>);
 impl Outgrown {
     pub(super) fn forget(&mut self, id: PodId) {
         self.0.remove(&id);
+    }
+
+    /// The clock was set back.
+    pub(super) fn bring_back(&mut self, back: SetBack) {
+        self.0.values_mut().for_each(|excess| back.bring_back(&mut excess.next));
     }
 }
 

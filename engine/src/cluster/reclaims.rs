@@ -9,6 +9,7 @@ use super::aside::SetAside;
 use super::deadlines::after_refused_eviction;
 use super::pod::{Pod, Stage};
 use super::restless::Stirs;
+use super::set_back::SetBack;
 use super::waiting::{Refused, Shape};
 use super::{Bookmark, Cluster};
 use crate::alternative::Alternative;
@@ -116,6 +117,14 @@ impl Reclaims {
         queues.map(|(queue, reclaim)| (*queue, &*reclaim.expected.awaited))
     }
 
+    /// The clock was set back: queues are looked at no later by that, and pods are evicted for them no later.
+    pub(super) fn bring_back(&mut self, back: SetBack) {
+        let reclaims = self.by_queue.values_mut();
+        let times = reclaims.flat_map(|reclaim| [&mut reclaim.next_look, &mut reclaim.next_eviction]);
+        let times = times.chain([&mut self.in_vain.until]);
+        times.for_each(|time| back.bring_back(time));
+    }
+
     /// Whether anything is on its way out for anybody.
     pub(super) fn are_claiming(&self) -> bool {
         self.claimed().next().is_some()
@@ -221,10 +230,6 @@ impl Cluster {
             next_look: now,
             ..Reclaim::default()
         });
-        // What is further away was noted before the clock was set back.
-        if reclaim.next_look > now.checked_add(LOOK_INTERVAL).unwrap_or(now) {
-            reclaim.next_look = now;
-        }
         Some(reclaim.next_look).filter(|since| *since <= now)
     }
 
@@ -233,7 +238,7 @@ impl Cluster {
         let Some(reclaim) = self.reclaims.by_queue.get(&id) else {
             return true;
         };
-        // What is further away was noted before the clock was set back.
+        // What is further away was noted when the interval was longer.
         reclaim.next_eviction <= now
             || self
                 .after_eviction(now)

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::Cluster;
 use super::deadlines::after_refused_writes;
+use super::set_back::SetBack;
 use super::waiting::Refused;
 use super::workload::{Enqueued, Said, Step, Workload};
 use crate::ids::{QueueId, WorkloadId};
@@ -178,6 +179,18 @@ impl Cluster {
             if enqueued.is_some_and(|enqueued| self.time_in_queue_ends(enqueued) == time) {
                 self.end_time_in_queue(id, now);
             }
+        }
+    }
+
+    /// The clock was set back: workloads stand aside, and are in their queues, for no longer by that.
+    pub(super) fn bring_workloads_back(&mut self, back: SetBack) {
+        self.reservations.deadlines.clear();
+        for id in self.workloads.places() {
+            self.workloads[id].bring_back(back);
+            let workload = &self.workloads[id];
+            let ends = workload.enqueued.map(|enqueued| self.time_in_queue_ends(enqueued));
+            let times = workload.aside_until.into_iter().chain(ends);
+            self.reservations.deadlines.extend(times.map(|time| (time, id)));
         }
     }
 

@@ -161,8 +161,11 @@ impl Refresher {
 
     /// The next look that is due, of the namespace whose turn it is.
     fn next_look(&mut self, now: Timestamp) -> Option<(Arc<str>, Look)> {
-        while self.ahead.first().is_some_and(|(look_at, _)| *look_at <= now) {
+        while self.ahead.first().is_some_and(|(look_at, _)| is_due(*look_at, now)) {
             self.due.extend(self.ahead.pop_first().map(|(_, namespace)| namespace));
+        }
+        while self.ahead.last().is_some_and(|(look_at, _)| is_due(*look_at, now)) {
+            self.due.extend(self.ahead.pop_last().map(|(_, namespace)| namespace));
         }
         let namespace = self.due.pop_front()?;
         let looks = self.looks.get_mut(&namespace)?;
@@ -172,7 +175,7 @@ impl Refresher {
             None => {
                 self.looks.remove(&namespace);
             }
-            Some(look_at) if look_at <= now => self.due.push_back(Arc::clone(&namespace)),
+            Some(look_at) if is_due(look_at, now) => self.due.push_back(Arc::clone(&namespace)),
             Some(look_at) => {
                 self.ahead.insert((look_at, Arc::clone(&namespace)));
             }
@@ -205,7 +208,7 @@ impl Refresher {
             let Some(fresh) = fresh(cluster, &waiter) else { continue };
             let hash = Some(hash(fresh.message()));
             let (is_new, is_old) = (told.hash != hash, now.duration_since(told.said) >= AGAIN);
-            let said = if is_new || is_old { now } else { told.said };
+            let said = if is_new || is_old { now } else { told.said.min(now) };
             self.remember(&namespace, waiter, (hash, said), now);
             if is_new {
                 anew.push(fresh);
@@ -215,6 +218,11 @@ impl Refresher {
         }
         anew
     }
+}
+
+/// Whether it is time for a look: one that is further ahead than any is was noted before the clock was set back.
+fn is_due(look_at: Timestamp, now: Timestamp) -> bool {
+    look_at <= now || look_at > now + REFRESH
 }
 
 impl Fresh {

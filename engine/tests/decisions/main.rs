@@ -4,6 +4,7 @@
 
 mod capacity;
 mod capacity_card;
+mod clock;
 mod conflicts;
 mod controllers;
 mod cross_quota;

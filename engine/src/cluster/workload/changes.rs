@@ -10,6 +10,7 @@ use super::succeeded::{Succeeded, SucceededPod};
 use super::{Enqueued, Facts, Member, Phase, Said, Step, Workload, WorkloadTerms};
 use crate::amounts::{Amounts, Totals};
 use crate::cluster::place::Place;
+use crate::cluster::set_back::SetBack;
 use crate::cluster::waiting::Refused;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
@@ -359,6 +360,21 @@ impl Workload {
     pub(in crate::cluster) fn come_back(&mut self) {
         self.0.aside_until = None;
         self.wake();
+    }
+
+    /// The clock was set back.
+    pub(in crate::cluster) fn bring_back(&mut self, back: SetBack) {
+        let Facts {
+            enqueued,
+            torn_since,
+            aside_until,
+            ..
+        } = &mut self.0;
+        let times = enqueued.iter_mut().map(|enqueued| &mut enqueued.since);
+        times
+            .chain(torn_since)
+            .chain(aside_until)
+            .for_each(|time| back.bring_back(time));
     }
 
     /// The API server has refused to let it in so many times, and why. That is said each time.
