@@ -37,9 +37,27 @@ impl InVain {
         } else if write.resource == &PODS {
             let is_changed = !is_operator(&write.who) && write.before.is_some() && says_other(write);
             if is_changed || write.after.as_ref().is_none_or(|pod| !is_held(pod)) {
-                self.0.remove(&write.key);
+                let was_made_room_for = self.0.remove(&write.key).is_some();
+                if !is_changed && !was_made_room_for {
+                    self.give_to_one_alike(write, stored);
+                }
             }
             self.give_way(write, stored);
+        }
+    }
+
+    /// A pod is let in for which nobody was evicted: where somebody was for one that asks for the same, it has got that, since it comes first.
+    /// Who was to go for it itself may not have been let go.
+    fn give_to_one_alike(&mut self, write: &Write, stored: &Stored) {
+        let (Some(pod), Some(pods)) = (&write.before, stored.now.get(&PODS)) else {
+            return;
+        };
+        let is_alike = |whom: &&Key| {
+            let other = pods.get(whom).map_or(&Value::Null, |pod| &**pod);
+            whom.namespace == write.key.namespace && asked(other) == asked(pod)
+        };
+        if let Some(whom) = self.0.keys().find(is_alike).cloned() {
+            self.0.remove(&whom);
         }
     }
 
@@ -77,6 +95,11 @@ impl InVain {
         }
         Ok(())
     }
+}
+
+/// What a pod is judged by.
+fn asked(pod: &Value) -> [&Value; 2] {
+    [&pod["metadata"]["annotations"], &pod["spec"]]
 }
 
 /// Whether a pod asks for something else than before.

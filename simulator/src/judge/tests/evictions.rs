@@ -116,6 +116,23 @@ fn who_others_were_evicted_for_is_let_in_unless_something_changed() {
     }
 }
 
+/// Simulator's seed 98049. For the first of two pods that ask for the same somebody was to go who was not let go, and for the second somebody
+/// went: the first has got that.
+#[test]
+fn who_comes_first_has_what_others_were_evicted_for_one_that_asks_for_the_same() {
+    for (priority, is_in_vain) in [(10, false), (11, true)] {
+        let mut history = history();
+        pod(&mut history, "q-1", priority);
+        pod(&mut history, "q-2", 10);
+        evict(&mut history, "p-1", "q-2", 10);
+        let gone = history.objects.finish(&"kubelet".into(), &PODS, &key(&PODS, "p-1"));
+        gone.unwrap();
+        history.admit("q-1");
+        let rule = history.judge_evictions().err().map(|broken| broken.rule);
+        assert_eq!(rule, is_in_vain.then_some(IN_VAIN), "{priority}");
+    }
+}
+
 #[test]
 fn what_is_reclaimed_is_beyond_what_the_one_queue_deserves_and_within_what_the_other_does() {
     for (others, own, breaks) in [
