@@ -133,10 +133,11 @@ fn is_there(view: &View, pod: &Pod, card: Option<&str>) -> bool {
         let others: i128 = charges.filter_map(|charge| charge.amounts.get(&what).copied()).sum();
         quota::cluster_limit(view, &what).is_none_or(|limit| others + view.count_of(pod, card) <= limit)
     });
-    // Cards that no node has any more may come again; those that are there have to come in the way that they are asked for.
+    // As what cards are requested that no node has any more, only an operator knows that has seen one; those that are there have to come in the
+    // way that they are asked for.
     let are_supplied = card.is_none_or(|card| {
-        let mut there = view.nodes.iter().filter_map(|node| node.card(card)).peekable();
-        there.peek().is_none() || there.any(|card| view.supplies(pod, card))
+        let mut there = view.nodes.iter().filter_map(|node| node.card(card));
+        there.any(|card| view.supplies(pod, card))
     });
     has_cards
         && are_supplied

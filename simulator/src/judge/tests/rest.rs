@@ -109,7 +109,7 @@ fn a_node_that_takes_nobody_is_no_room() {
     history.rests();
 }
 
-/// `admitOn: quota`: a card that no node has any more, and another one of the same resource.
+/// `admitOn: quota`: more of a card than there are, and another one of the same resource.
 #[test]
 fn what_the_cluster_has_not_limits_queues_under_capacity_alone() {
     for (plugin, limits) in [("capacity", true), ("capacity-card", false)] {
@@ -132,9 +132,9 @@ fn what_the_cluster_has_not_limits_queues_under_capacity_alone() {
             node["metadata"]["labels"]["nvidia.com/gpu.product"] = "H100".into();
         });
         history.change("user", &NODES, "n1", |node| {
-            node["status"]["allocatable"]["nvidia.com/gpu"] = "0".into();
+            node["status"]["allocatable"]["nvidia.com/gpu"] = "1".into();
         });
-        history.pod("p", "a", 1);
+        history.pod("p", "a", 2);
         tell(&mut history, "p");
         let rule = history.judge_at_rest().err().map(|broken| broken.rule);
         assert_eq!(rule == Some(RULE), !limits, "{plugin}: {rule:?}");
