@@ -38,9 +38,29 @@ pub struct Kept {
 struct Suspicion {
     /// When it is certain.
     from: Timestamp,
-    /// What has to be as it was until then.
-    rests_on: BTreeSet<Name>,
+    rests_on: Taken,
     broken: Broken,
+}
+
+/// A workload that was taken, and those that something is kept for besides: what has to be as it was until it is certain that it is too much.
+#[derive(Debug)]
+struct Taken {
+    name: Name,
+    own: Workload,
+    others: Vec<(Name, Workload)>,
+}
+
+impl Taken {
+    fn is_about(&self, name: &Name) -> bool {
+        let mut others = self.others.iter();
+        self.name == *name || others.any(|(other, _)| other == name)
+    }
+
+    /// Where there is no room for it.
+    fn excess(&self, view: &View, of_late: &BTreeMap<Key, Timestamp>) -> Option<Broken> {
+        let by_quota = |above: &[String], what: &What| by_quota(view, &self.own, above, what);
+        excess(view, of_late, &self.name, &self.own, &self.others, by_quota)
+    }
 }
 
 impl Kept {
@@ -49,6 +69,7 @@ impl Kept {
         self.certain(write.at)?;
         self.pods.retain(|_, at| *at >= since);
         self.forget_what_ends(write);
+        self.let_in(write, stored);
         let Some(name) = taken(write) else { return Ok(()) };
         let is_of = |pod: &Arc<Value>, key: &Key| workloads::of_pod(&Pod::read(key, pod)).any(|of| of == name);
         let mut pods = stored.now.get(&PODS).into_iter().flatten();
@@ -93,7 +114,22 @@ impl Kept {
 
     fn forget(&mut self, name: &Name) {
         self.workloads.remove(name);
-        self.suspicions.retain(|suspicion| !suspicion.rests_on.contains(name));
+        self.suspicions.retain(|suspicion| !suspicion.rests_on.is_about(name));
+    }
+
+    /// A pod is let in: that was decided before it was written, maybe before workloads were taken, and others of its group may be beyond the minimum
+    /// by it.
+    fn let_in(&mut self, write: &Write, stored: &Stored) {
+        let is_it = is_operator(&write.who) && write.resource == &PODS && !self.suspicions.is_empty();
+        let Some(pod) = write.after.as_ref().filter(|pod| is_it && !super::pods::is_held(pod)) else {
+            return;
+        };
+        let pod = Pod::read(&write.key, pod);
+        if let Some(view) = View::read_with(&stored.now, write.at, &BTreeSet::new(), Some(&pod)) {
+            let of_late = &self.pods;
+            self.suspicions
+                .retain(|suspicion| suspicion.rests_on.excess(&view, of_late).is_some());
+        }
     }
 
     /// Forgets whatever a write may end: what is kept for a workload that is another one now, is let out again, or has pods that
@@ -126,24 +162,19 @@ impl Kept {
     }
 
     /// What a workload and those before it come to, where that is too much by all that may be known; and whom that rests on.
-    fn judge(
-        &self,
-        name: &Name,
-        write: &Write,
-        stored: &Stored,
-        lag: SignedDuration,
-    ) -> Option<(BTreeSet<Name>, Broken)> {
+    fn judge(&self, name: &Name, write: &Write, stored: &Stored, lag: SignedDuration) -> Option<(Taken, Broken)> {
         let mut first = None;
         for known in stored.known() {
             let view = View::read(&known, write.at, &BTreeSet::new())?;
             let own = Workload::read(&view, name, write.after.as_ref()?)?;
             let others = self.others(&view, stored, name, write.at, lag);
-            let broken = excess(&view, &self.pods, name, &own, &others, |above, what| {
-                by_quota(&view, &own, above, what)
-            })?;
-            let mut rests_on: BTreeSet<_> = others.into_iter().map(|(name, _)| name).collect();
-            rests_on.insert(name.clone());
-            first.get_or_insert((rests_on, broken));
+            let taken = Taken {
+                name: name.clone(),
+                own,
+                others,
+            };
+            let broken = taken.excess(&view, &self.pods)?;
+            first.get_or_insert((taken, broken));
         }
         first
     }

@@ -83,6 +83,28 @@ fn what_pods_hold_counts_and_what_they_hold_beyond_the_minimum_does_not() {
     }
 }
 
+/// Simulator's seed 97493. Both were decided in one round: it is written first that the group is taken.
+#[test]
+fn who_is_let_in_in_the_same_round_may_have_others_of_its_group_be_beyond_the_minimum() {
+    for is_of_group in [true, false] {
+        let mut history = history(&["h"]);
+        history.create(
+            &POD_GROUPS,
+            json!({"metadata": {"namespace": "team", "name": "g"}, "spec": {"minMember": 1, "queue": "a"}}),
+        );
+        for (name, group) in [("p", "g"), ("q", if is_of_group { "g" } else { "other" })] {
+            history.pod_of_group(name, "a", if name == "p" { 1 } else { 2 }, group);
+        }
+        history.admit("q");
+        history.later(60);
+        take(&mut history, "h");
+        history.admit("p");
+        history.later(60);
+        history.lease("operator-0");
+        history.breaks_where(!is_of_group, RULE);
+    }
+}
+
 #[test]
 fn what_a_group_is_told_of_its_queue_is_counted_again() {
     let told = |asked: u32, allocated: u32, kept: u32, elastic: u32| {
