@@ -33,7 +33,7 @@ use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::refs::PodRef;
 use crate::trail::Trail;
 pub(super) use aside::Aside;
-use pool::{Plan, Pool, is_share};
+use pool::{Key, Plan, Pool, is_share};
 use sets::{Set, waiting_sets};
 use told::describe;
 use turns::{in_turn, one_in_turn};
@@ -345,8 +345,7 @@ impl Look {
             let requested = shape.task.request_with(alternative).iter();
             let requested = requested.map(|(dimension, _)| dimension);
             let of_quotas = cross_quota::dimensions(cluster, shape);
-            let dimensions: BTreeSet<_> = charged.chain(requested).chain(of_quotas).collect();
-            let key = (shape.preempts_below(), dimensions.into_iter().collect());
+            let key = Key::new(cluster, shape, charged.chain(requested).chain(of_quotas));
             if self.pool.as_ref().is_none_or(|pool| pool.key != key) {
                 self.pool = Some(Pool::new(cluster, shape, key, self.modes, self.now));
             }

@@ -1,7 +1,7 @@
 //! The cheapest of those who may be taken back that give what is missing.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crds::configuration::AdmitOn;
 use crds::keys::{MGPU_CORE, MGPU_MEMORY};
@@ -11,7 +11,7 @@ use super::Modes;
 use super::candidacy::Rank;
 use super::draw::{Draw, Turns};
 use super::needs::{Lack, Need, Place, missing_at_levels};
-use super::victims::{Victims, pods_for};
+use super::victims::{Victims, gang_below, pods_for};
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
@@ -19,8 +19,7 @@ use crate::cluster::waiting::Shape;
 use crate::decide::effort::Effort;
 use crate::decide::mgpu::WithoutSome;
 use crate::decide::{cross_quota, fit};
-use crate::ids::{NodeId, PodId};
-
+use crate::ids::{NodeId, PodId, WorkloadId};
 use crate::policies::mgpu::STEPS;
 use crate::policies::reclaim::{Candidate, cost, select};
 
@@ -51,9 +50,32 @@ impl Plan {
     }
 }
 
-/// Who may be taken back for pods of one priority that ask for the same dimensions.
+/// What pods have in common for which the same may be taken back.
+#[derive(PartialEq, Eq)]
+pub(super) struct Key {
+    /// The priority that pods of the same queue are below.
+    priority: i32,
+    /// Their own gang, where others of it are below that.
+    gang: Option<WorkloadId>,
+    /// The dimensions that they ask for.
+    dimensions: Vec<Dimension>,
+}
+
+impl Key {
+    /// Of pods of this shape, which ask for these.
+    pub(super) fn new(cluster: &Cluster, shape: &Shape, dimensions: impl Iterator<Item = Dimension>) -> Self {
+        let dimensions: BTreeSet<_> = dimensions.collect();
+        Self {
+            priority: shape.preempts_below(),
+            gang: gang_below(cluster, shape),
+            dimensions: dimensions.into_iter().collect(),
+        }
+    }
+}
+
+/// Who may be taken back for pods that have this in common.
 pub(super) struct Pool {
-    pub(super) key: (i32, Vec<Dimension>),
+    pub(super) key: Key,
     victims: Victims,
 }
 
@@ -167,14 +189,8 @@ impl Question<'_> {
 
 impl Pool {
     /// Whoever may be taken back for a pod of this shape, whichever of the dimensions of the key it lacks.
-    pub(super) fn new(
-        cluster: &Cluster,
-        shape: &Shape,
-        key: (i32, Vec<Dimension>),
-        modes: Modes,
-        now: Timestamp,
-    ) -> Self {
-        let victims = Victims::new(cluster, shape, &key.1, modes, now);
+    pub(super) fn new(cluster: &Cluster, shape: &Shape, key: Key, modes: Modes, now: Timestamp) -> Self {
+        let victims = Victims::new(cluster, shape, &key.dimensions, modes, now);
         Self { key, victims }
     }
 
@@ -235,7 +251,7 @@ impl Pool {
             return Some(Plan::of(for_all()?, &above));
         }
         let mut best: Option<Plan> = None;
-        let (has_room, others) = question.survey(&self.victims.most_on_node(cluster, &self.key.1));
+        let (has_room, others) = question.survey(&self.victims.most_on_node(cluster, &self.key.dimensions));
         // Whichever node has room, the same is missing elsewhere.
         if has_room {
             keep_cheaper(&mut best, for_all(), &above);

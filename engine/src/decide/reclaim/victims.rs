@@ -63,6 +63,8 @@ pub(super) struct Victims {
     sources: BTreeMap<QueueId, Source>,
     /// The priority that pods of the same queue are below.
     priority: i32,
+    /// The gang that those are of for whom somebody is taken back.
+    gang: Option<WorkloadId>,
     now: Timestamp,
     /// Those that have been looked at.
     known: Vec<Candidacy>,
@@ -106,6 +108,7 @@ impl Victims {
         Self {
             sources,
             priority: shape.preempts_below(),
+            gang: gang_below(cluster, shape),
             now,
             known: Vec::new(),
             ways: HashMap::new(),
@@ -334,7 +337,8 @@ impl Victims {
         let members: Vec<_> = members.filter_map(|id| self.candidacy(cluster, queue, id)).collect();
         let pods: Vec<_> = members.iter().map(|member| member.members[0].pod).collect();
         let (whole, alone) = of_gang(cluster, workload, in_queue, members, &mut self.floors.slack);
-        let whole = whole.map(|whole| {
+        // Who is left of it would wait for the others to come again.
+        let whole = whole.filter(|_| self.gang != Some(group)).map(|whole| {
             self.known.push(whole);
             self.known.len() - 1
         });
@@ -406,6 +410,13 @@ impl Victims {
         let members = places.iter().flat_map(|place| &self.known[*place].members);
         members.map(|member| member.pod).collect()
     }
+}
+
+/// The gang of pods of this shape, where others of it have a priority for which they may be taken back.
+pub(super) fn gang_below(cluster: &Cluster, shape: &Shape) -> Option<WorkloadId> {
+    let gang = shape.group.filter(|group| cluster.workload(*group).is_gang())?;
+    let is_below = |id| cluster.pod(id).is_some_and(|pod| pod.priority < shape.preempts_below());
+    cluster.workload(gang).members().any(is_below).then_some(gang)
 }
 
 fn is_evictable(cluster: &Cluster, pod: &Pod, now: Timestamp) -> bool {

@@ -178,3 +178,37 @@ fn a_gang_is_evicted_though_nobody_holds_one_of_it() {
     world.pod(&of_gang(bare_pod("web-1").controlled_by("ReplicaSet", "web"), "1"));
     assert_eq!(evicted_for_who_is_urgent(&mut world), ["held", "web-1"]);
 }
+
+/// Found by the simulator (seed 120023): with the gang as a whole gone, who is left of it can't be let in before the others have come again,
+/// and these are let in first: they would be taken back for ever.
+#[test]
+fn a_gang_is_taken_back_for_none_of_its_own() {
+    for (least, cards, taken) in [(2, 2, &[][..]), (2, 1, &[]), (1, 1, &["g-1"]), (1, 2, &["g-0", "g-1"])] {
+        let mut world = World::with(queue_plugin("capacity-card", PREEMPT, "cardUnlimitedCpuMemory: true"));
+        world.node(&node("n1").cards("A", 2));
+        world.queue(&plain("a").quota(r#"{"A": 2}"#));
+        world.group(&group("g", least).queue("a"));
+        world.pods((0..2).map(|index| {
+            let member = pod(&format!("g-{index}")).of("g").queue("a").asks("A", 1);
+            member.created(index).assigned("A").on("n1")
+        }));
+        world.pod(&pod("leader").of("g").queue("a").asks("A", cards).priority(10));
+        let mut names = victims(&mut world);
+        names.sort_unstable();
+        assert_eq!(names, taken, "{cards} cards, of {least}");
+    }
+}
+
+#[test]
+fn a_pod_takes_back_what_its_gang_has_beyond_the_minimum() {
+    let mut world = World::with(queue_plugin("capacity-card", PREEMPT, "cardUnlimitedCpuMemory: true"));
+    world.node(&node("n1").cards("A", 3));
+    world.queue(&plain("a").quota(r#"{"A": 3}"#));
+    world.group(&group("g", 2).queue("a"));
+    world.pods((0..3).map(|index| {
+        let member = pod(&format!("g-{index}")).of("g").queue("a").asks("A", 1);
+        member.created(index).assigned("A").on("n1")
+    }));
+    world.pod(&pod("leader").of("g").queue("a").asks("A", 1).priority(10));
+    assert_eq!(victims(&mut world), ["g-2"]);
+}
