@@ -46,6 +46,8 @@ pub enum Fault {
     Freeze(usize, Duration),
     /// The clock on the wall jumps forward.
     Jump(Duration),
+    /// It is set back.
+    SetBack(Duration),
     /// Somebody else writes another holder into the Lease.
     TakeLease,
 }
@@ -89,6 +91,16 @@ impl Fault {
         Self::Forbid(kind, code, Duration::from_secs(dice.random_range(1..most)))
     }
 
+    /// Draws how the clock comes to run ahead by more than anything waits for, or is set back by as much as it runs ahead.
+    pub fn draw_clock(dice: &mut Dice, ahead: &mut Option<Duration>) -> Self {
+        if let Some(ahead) = ahead.take() {
+            return Self::SetBack(ahead);
+        }
+        let time = Duration::from_secs(dice.random_range(1_200..3_600));
+        *ahead = Some(time);
+        Self::Jump(time)
+    }
+
     /// Lets it happen; returns what time it is then.
     pub fn take(&self, now: Timestamp, state: &mut State, seats: &mut [Seat]) -> Timestamp {
         let after = |time: Duration| now.checked_add(time).unwrap_or(now);
@@ -107,7 +119,8 @@ impl Fault {
                 state.end_watches(None, End::Broken);
             }
             Self::Down(time) => {
-                state.faults.go_down(after(time));
+                let until = state.objects.age + time;
+                state.faults.go_down(until);
                 state.end_watches(None, End::Broken);
             }
             Self::Crash(seat, back_in) => {
@@ -121,6 +134,7 @@ impl Fault {
                 }
             }
             Self::Jump(time) => return after(time),
+            Self::SetBack(time) => return now.checked_sub(time).unwrap_or(now),
             Self::TakeLease => {
                 // Who can't be found there has not been taken anything from.
                 let _ = state

@@ -60,6 +60,8 @@ pub struct Options {
     pub crowded: bool,
     /// Whether keys of the configuration are written that seldom are, in some worlds.
     pub keys: bool,
+    /// Whether the clock on the wall runs ahead and is set back, in some worlds.
+    pub clock: bool,
 }
 
 impl Default for Options {
@@ -73,6 +75,7 @@ impl Default for Options {
             edits: true,
             crowded: true,
             keys: true,
+            clock: true,
         }
     }
 }
@@ -230,7 +233,7 @@ impl Run {
                 Happening::Fault(fault) => now = fault.take(self.now, &mut state, &mut self.seats),
             }
         }
-        if now > self.now {
+        if now != self.now {
             let by = now.duration_since(self.now);
             self.judge.jump(by);
             self.seats.iter_mut().for_each(|seat| seat.jump(by));

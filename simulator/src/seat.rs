@@ -71,7 +71,7 @@ impl Seat {
         }
     }
 
-    /// The clock on the wall jumps forward, and no other: nobody has stood still, or waits, for longer by that.
+    /// The clock on the wall jumps, or is set back, and no other: nobody has stood still, or waits, for longer by that.
     pub fn jump(&mut self, by: SignedDuration) {
         let later = |at: Timestamp| at.checked_add(by).unwrap_or(at);
         self.start_at = later(self.start_at);

@@ -462,10 +462,11 @@ fn run_with(found: &[Found], devices: bool, refusals: bool, edits: bool) -> anyh
             edits,
             crowded: false,
             keys: false,
+            clock: false,
         };
         if let Some(failure) = simulate(*seed, &options)?.failure {
             anyhow::bail!(
-                "{} does not hold: {}\nthis seed has found: {what}\ncargo simulate --seed {seed} --seeds 1 --steps {steps} --faults {faults}{}{}{} --no-crowded --no-keys",
+                "{} does not hold: {}\nthis seed has found: {what}\ncargo simulate --seed {seed} --seeds 1 --steps {steps} --faults {faults}{}{}{} --no-crowded --no-keys --no-clock",
                 failure.rule,
                 failure.what,
                 if devices { "" } else { " --no-devices" },

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
-
 use super::WAY;
 use super::asked::{Asked, Verb};
 use super::refused::Refused;
@@ -106,8 +104,8 @@ pub struct Faults {
     on_their_way: Vec<Late>,
     /// What is refused, with which HTTP status, and how old the world is when that ends.
     forbidden: BTreeMap<Forbidden, (u16, Duration)>,
-    /// Until when nobody reaches the API server.
-    down_until: Option<Timestamp>,
+    /// Until which age of the world nobody reaches the API server.
+    down_until: Option<Duration>,
     /// How late what is watched is told, by kind.
     pub(super) lags: BTreeMap<&'static Resource, Duration>,
     /// Versions up to this one are no longer known.
@@ -120,8 +118,8 @@ impl Faults {
         self.planned.push((whose, what));
     }
 
-    /// Nobody reaches the API server until then.
-    pub fn go_down(&mut self, until: Timestamp) {
+    /// Nobody reaches the API server until this age of the world.
+    pub fn go_down(&mut self, until: Duration) {
         self.down_until = Some(until);
     }
 
@@ -163,9 +161,9 @@ impl Faults {
         !self.on_their_way.is_empty()
     }
 
-    /// Whether nobody reaches the API server.
-    pub fn is_down(&self, now: Timestamp) -> bool {
-        self.down_until.is_some_and(|until| now < until)
+    /// Whether nobody reaches the API server at this age of the world.
+    pub fn is_down(&self, age: Duration) -> bool {
+        self.down_until.is_some_and(|until| age < until)
     }
 
     /// Decides what becomes of a request.

@@ -134,7 +134,7 @@ impl Server {
             if asked.resource == &LEASES && asked.verb.writes() {
                 state.settle(|late| late != &**who);
             }
-            if state.faults.is_down(state.objects.now) {
+            if state.faults.is_down(state.objects.age) {
                 return Err(Box::new(io::Error::new(
                     io::ErrorKind::ConnectionRefused,
                     "connection refused",

@@ -54,6 +54,9 @@ struct Cli {
     /// No keys of the configuration that seldom are written, in any world: the worlds as they were before there were any
     #[arg(long)]
     no_keys: bool,
+    /// No clock that runs ahead and is set back, in any world: the worlds as they were before there were any
+    #[arg(long)]
+    no_clock: bool,
     /// How many worlds at once; as many as there are processors if not given
     #[arg(long, short)]
     jobs: Option<NonZero<usize>>,
@@ -84,6 +87,7 @@ fn main() -> anyhow::Result<ExitCode> {
         edits: !cli.no_edits,
         crowded: !cli.no_crowded,
         keys: !cli.no_keys,
+        clock: !cli.no_clock,
     };
     let begin = Instant::now();
     let mut tally = Tally::default();

@@ -214,8 +214,10 @@ impl Judge {
         self.stored.configuration()
     }
 
-    /// The clock on the wall jumps forward: what was a moment ago still was.
+    /// The clock on the wall jumps, or is set back: what was a moment ago still was.
     pub fn jump(&mut self, by: SignedDuration) {
+        let starts = self.starts.iter_mut();
+        starts.for_each(|at| *at = at.checked_add(by).unwrap_or(*at));
         self.gangs.jump(by);
         self.kept.jump(by);
         self.stored.jump(by);

@@ -35,6 +35,13 @@ const KEYS: Kind = Kind {
     each: 30,
 };
 
+/// The clock runs ahead, or is set back.
+const CLOCK: Kind = Kind {
+    stream: 0xc1_0c4b,
+    worlds: 20,
+    each: 40,
+};
+
 /// What is drawn of a seed for one kind of thing.
 struct Kind {
     /// What tells its stream from others.
@@ -71,6 +78,9 @@ pub(super) struct Besides {
     edits: Option<Stream>,
     crowd: Option<Stream>,
     keys: Option<Stream>,
+    clock: Option<Stream>,
+    /// How far the clock runs ahead.
+    ahead: Option<Duration>,
 }
 
 impl Besides {
@@ -80,12 +90,16 @@ impl Besides {
             edits: EDITS.begin(seed, options.edits),
             crowd: CROWD.begin(seed, options.crowded),
             keys: KEYS.begin(seed, options.keys),
+            clock: CLOCK.begin(seed, options.clock),
+            ahead: None,
         }
     }
 
     /// What happens besides the next step, all at once; but whoever a crowd drives out has some time to go.
     pub(super) fn draw(&mut self, objects: &Objects) -> Vec<Step> {
-        let refusal = due(&mut self.refusals).map(|dice| Happening::Fault(Fault::draw_refusal(dice)));
+        let refusal = due(&mut self.refusals).map(Fault::draw_refusal);
+        let clock = due(&mut self.clock).map(|dice| Fault::draw_clock(dice, &mut self.ahead));
+        let faults = refusal.into_iter().chain(clock).map(Happening::Fault);
         let mut steps: Vec<_> = due(&mut self.edits)
             .and_then(|dice| World::draw_edit(dice, objects))
             .into_iter()
@@ -97,7 +111,7 @@ impl Besides {
         }
         steps.extend(due(&mut self.keys).and_then(|dice| World::draw_key(dice, objects)));
         let steps = steps.into_iter().map(Happening::World);
-        let all = refusal.into_iter().chain(steps);
+        let all = faults.chain(steps);
         let at_once = |what| Step {
             what,
             pause: Duration::ZERO,

@@ -5,7 +5,6 @@ use std::io;
 use std::time::Duration;
 
 use crds::keys::{CONFIG_MAP, NAMESPACE};
-use k8s_openapi::jiff::SignedDuration;
 
 use super::{Broken, QUIET_SLICE, Run};
 use crate::api::faults::Forbidden;
@@ -24,7 +23,7 @@ const SHORT_REST: Duration = Duration::from_mins(4);
 /// How long it is waited for.
 const SHORT_RESTLESS: Duration = Duration::from_hours(2);
 /// How long after the last fault an operator may still do what it had begun.
-const SETTLED: SignedDuration = SignedDuration::from_mins(15);
+const SETTLED: Duration = Duration::from_mins(15);
 /// How long an operator that is started anew has for everything that it does at the start.
 const FRESH: Duration = Duration::from_mins(3);
 
@@ -114,6 +113,7 @@ impl Run {
     /// something is kept in vain again and again.
     fn come_to_rest(&mut self, mut rest: Duration) -> io::Result<Result<Duration, Broken>> {
         let begin = self.now;
+        let settled_at = self.server.state().objects.age + SETTLED;
         let (mut last_change, mut last_writes) = (self.now, Vec::new());
         let (mut is_shortened, mut restless) = (false, RESTLESS);
         // The newest version of which nobody in the world had anything left to do: no clock gives them anything.
@@ -147,8 +147,7 @@ impl Run {
             }
             if self.now.duration_since(begin).unsigned_abs() > restless {
                 let all = state.objects.writes_after(0);
-                let since = begin.checked_add(SETTLED).unwrap_or(begin);
-                let writes = &all[all.partition_point(|write| write.at < since)..];
+                let writes = &all[all.partition_point(|write| write.age < settled_at)..];
                 let in_vain = match self.judge.kept_in_vain(writes, self.now) {
                     Ok(in_vain) => in_vain,
                     Err(broken) => return Ok(Err((broken.rule, broken.what))),
