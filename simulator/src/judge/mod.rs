@@ -35,6 +35,7 @@ mod quota;
 mod repeats;
 mod rest;
 mod results;
+mod returns;
 mod shares;
 mod shown;
 mod stored;
@@ -297,6 +298,11 @@ impl Judge {
     pub fn kept_in_vain(&self, writes: &[Write], now: Timestamp) -> Result<u32, Broken> {
         let view = View::read(&self.stored.now, now, &BTreeSet::new());
         view.map_or(Ok(0), |view| lapses::judge(writes, view.configuration.inqueue))
+    }
+
+    /// How often pods were sent back by these writes, in such a world.
+    pub fn sent_back(&self, writes: &[Write]) -> Result<usize, Broken> {
+        returns::judge(writes, &self.stored.now)
     }
 
     /// Whether something may be kept for a Job in vain, which ends and begins again at ever longer intervals, and is to be seen in what

@@ -16,7 +16,7 @@ use crate::writes::{decides, is_reminder, matters, set_aside, stands_aside, tell
 /// intervals, and than deleted pods and groups without pods hold what they have.
 const REST: Duration = Duration::from_mins(12);
 /// After so long it has to be at rest: then somebody writes for ever. What is kept for groups that send nobody ends at ever longer
-/// intervals, up to an hour: where there are such groups, a shorter rest has to do then.
+/// intervals, up to an hour, and so are pods sent back that no node takes: where there are such, a shorter rest has to do then.
 const RESTLESS: Duration = Duration::from_hours(3);
 /// How long that is: longer than the numbers in a reason may be out of date.
 const SHORT_REST: Duration = Duration::from_mins(4);
@@ -148,11 +148,12 @@ impl Run {
             if self.now.duration_since(begin).unsigned_abs() > restless {
                 let all = state.objects.writes_after(0);
                 let writes = &all[all.partition_point(|write| write.age < settled_at)..];
-                let in_vain = match self.judge.kept_in_vain(writes, self.now) {
-                    Ok(in_vain) => in_vain,
+                let in_vain = self.judge.kept_in_vain(writes, self.now);
+                let (in_vain, sent_back) = match in_vain.and_then(|times| Ok((times, self.judge.sent_back(writes)?))) {
+                    Ok(times) => times,
                     Err(broken) => return Ok(Err((broken.rule, broken.what))),
                 };
-                let is_in_vain = in_vain > 0 || self.judge.is_kept_unseen(self.now);
+                let is_in_vain = in_vain > 0 || sent_back > 0 || self.judge.is_kept_unseen(self.now);
                 if !is_in_vain || is_shortened {
                     return Ok(Err(("an unchanged world gets no writes", last_writes.join("; "))));
                 }

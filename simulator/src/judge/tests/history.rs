@@ -202,6 +202,12 @@ impl History {
     }
 
     #[track_caller]
+    pub fn sent_back(&mut self) -> Result<usize, Broken> {
+        self.holds();
+        self.judge.sent_back(self.objects.writes_after(0))
+    }
+
+    #[track_caller]
     pub fn breaks(&mut self, rule: &str) -> Broken {
         let broken = self.judge.after_step(&self.objects).unwrap_err();
         assert_eq!(broken.rule, rule, "{broken}");

@@ -16,4 +16,5 @@ mod quota;
 mod repeats;
 mod rest;
 mod results;
+mod returns;
 mod shares;
