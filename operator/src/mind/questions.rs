@@ -1,11 +1,13 @@
 //! Questions of schedulers: what is answered at once, and what is worth waiting for.
 
+use std::time::Duration;
+
 use engine::decide::extender::{self, PodQuery, Wish};
 use engine::refs::PodRef;
 use engine::trail::{Object, ObjectKind, Trail as _, Work};
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use programs::clock;
+use k8s_openapi::jiff::Timestamp;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::Mind;
 use crate::extender::{Asked, Question};
@@ -13,13 +15,13 @@ use crate::extender::{Asked, Question};
 /// How long a question of a scheduler may wait for pods that are being placed, before it is answered as if they went
 /// everywhere they may: they are bound within milliseconds. And so long it may wait for what the scheduler has seen and the
 /// operator has not.
-const SETTLING: SignedDuration = SignedDuration::from_millis(800);
+const SETTLING: Duration = Duration::from_millis(800);
 
 /// A question that waits for an answer.
 pub(super) struct Pending {
     what: What,
-    /// Until when a better answer is waited for.
-    until: Timestamp,
+    /// Until when a better answer is waited for, whatever becomes of the clock on the wall.
+    until: Instant,
 }
 
 enum What {
@@ -54,7 +56,7 @@ impl Mind {
             Question::Nodes { pod, nodes, asked } => What::Nodes(extender::read(&mut self.cluster, *pod), nodes, asked),
             Question::Bind { pod, node, answer } => What::Bind(pod, node, answer),
         };
-        let until = clock::now().checked_add(SETTLING).unwrap_or(Timestamp::MAX);
+        let until = Instant::now() + SETTLING;
         self.questions.push(Pending { what, until });
     }
 
@@ -62,7 +64,7 @@ impl Mind {
     pub(super) fn answer_questions(&mut self, now: Timestamp) {
         self.cluster.expire_assumed(now);
         for Pending { what, until } in std::mem::take(&mut self.questions) {
-            let left = self.answer(what, now < until, now);
+            let left = self.answer(what, Instant::now() < until, now);
             self.questions.extend(left.map(|what| Pending { what, until }));
         }
     }
