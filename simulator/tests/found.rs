@@ -415,7 +415,35 @@ const REFUSALS: [Found; 7] = [
 ];
 
 /// Worlds in which users write on what is there.
-const EDITS: [Found; 2] = [
+const EDITS: [Found; 6] = [
+    (
+        120_023,
+        200,
+        4,
+        true,
+        "a gang was evicted for one of its own, who could not be let in without it, for ever",
+    ),
+    (
+        98_049,
+        200,
+        4,
+        true,
+        "the judge took who comes first of those that ask for the same for somebody whom nobody was evicted for",
+    ),
+    (
+        97_493,
+        200,
+        4,
+        true,
+        "the judge knew of no pods that are beyond the minimum by one that is let in in the same round",
+    ),
+    (
+        61_081,
+        200,
+        4,
+        true,
+        "the judge knew as what a card is requested that no node has any more, of which no operator could know",
+    ),
     (
         70_040,
         200,
@@ -432,6 +460,15 @@ const EDITS: [Found; 2] = [
     ),
 ];
 
+/// Worlds with crowds, and with keys of the configuration that are seldom written.
+const KEYS: [Found; 1] = [(
+    97_168,
+    200,
+    4,
+    true,
+    "the judge saw no end of pods that no node takes, which come back one after the other",
+)];
+
 /// Bugs that were planted.
 const PLANTED: [Found; 6] = [
     (94, 100, 4, false, "what is kept for a workload is forgotten"),
@@ -445,33 +482,70 @@ const PLANTED: [Found; 6] = [
 /// Bugs that were planted, which show when the world is quiet.
 const PLANTED_AT_REST: [Found; 1] = [(17, 100, 4, true, "what mGPU pods held stays counted")];
 
-/// Runs these seeds of before there were devices, without them.
+/// What is drawn in worlds as they were at first.
+const AT_FIRST: Options = Options {
+    steps: 0,
+    faults: 0,
+    rests: false,
+    devices: false,
+    refusals: false,
+    edits: false,
+    crowded: false,
+    keys: false,
+    clock: false,
+};
+
+/// The same with what came one after the other.
+const WITH_DEVICES: Options = Options {
+    devices: true,
+    ..AT_FIRST
+};
+const WITH_REFUSALS: Options = Options {
+    refusals: true,
+    ..WITH_DEVICES
+};
+const WITH_EDITS: Options = Options {
+    edits: true,
+    ..WITH_REFUSALS
+};
+const WITH_KEYS: Options = Options {
+    crowded: true,
+    keys: true,
+    ..WITH_EDITS
+};
+
+/// Runs these seeds in worlds as they were at first.
 fn run(found: &[Found]) -> anyhow::Result<()> {
-    run_with(found, false, false, false)
+    run_with(found, &AT_FIRST)
 }
 
 /// Runs these seeds, with what there was when they were found.
-fn run_with(found: &[Found], devices: bool, refusals: bool, edits: bool) -> anyhow::Result<()> {
+fn run_with(found: &[Found], drawn: &Options) -> anyhow::Result<()> {
+    let switches = [
+        (drawn.devices, " --no-devices"),
+        (drawn.refusals, " --no-refusals"),
+        (drawn.edits, " --no-edits"),
+        (drawn.crowded, " --no-crowded"),
+        (drawn.keys, " --no-keys"),
+        (drawn.clock, " --no-clock"),
+    ];
+    let off: String = switches
+        .iter()
+        .filter(|(is_on, _)| !is_on)
+        .map(|(_, off)| *off)
+        .collect();
     for (seed, steps, faults, rests, what) in found {
         let options = Options {
             steps: *steps,
             faults: *faults,
             rests: *rests,
-            devices,
-            refusals,
-            edits,
-            crowded: false,
-            keys: false,
-            clock: false,
+            ..drawn.clone()
         };
         if let Some(failure) = simulate(*seed, &options)?.failure {
             anyhow::bail!(
-                "{} does not hold: {}\nthis seed has found: {what}\ncargo simulate --seed {seed} --seeds 1 --steps {steps} --faults {faults}{}{}{} --no-crowded --no-keys --no-clock",
+                "{} does not hold: {}\nthis seed has found: {what}\ncargo simulate --seed {seed} --seeds 1 --steps {steps} --faults {faults}{off}",
                 failure.rule,
                 failure.what,
-                if devices { "" } else { " --no-devices" },
-                if refusals { "" } else { " --no-refusals" },
-                if edits { "" } else { " --no-edits" },
             );
         }
     }
@@ -505,27 +579,32 @@ fn what_was_kept_beyond_the_room_there_is_is_given_to_others_after_a_restart() -
 
 #[test]
 fn worlds_with_devices_that_have_found_something_pass() -> anyhow::Result<()> {
-    run_with(&DEVICES, true, false, false)
+    run_with(&DEVICES, &WITH_DEVICES)
 }
 
 #[test]
 fn worlds_with_gangs_and_shared_claims_that_have_found_something_pass() -> anyhow::Result<()> {
-    run_with(&TOGETHER, true, false, false)
+    run_with(&TOGETHER, &WITH_DEVICES)
 }
 
 #[test]
 fn worlds_with_pods_in_no_queue_that_have_found_something_pass() -> anyhow::Result<()> {
-    run_with(&NO_QUEUE, true, false, false)
+    run_with(&NO_QUEUE, &WITH_DEVICES)
 }
 
 #[test]
 fn worlds_in_which_writes_are_refused_that_have_found_something_pass() -> anyhow::Result<()> {
-    run_with(&REFUSALS, true, true, false)
+    run_with(&REFUSALS, &WITH_REFUSALS)
 }
 
 #[test]
 fn worlds_in_which_users_write_on_what_is_there_that_have_found_something_pass() -> anyhow::Result<()> {
-    run_with(&EDITS, true, true, true)
+    run_with(&EDITS, &WITH_EDITS)
+}
+
+#[test]
+fn worlds_with_crowds_that_have_found_something_pass() -> anyhow::Result<()> {
+    run_with(&KEYS, &WITH_KEYS)
 }
 
 #[test]
