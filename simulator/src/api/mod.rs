@@ -6,6 +6,7 @@ pub mod attempts;
 mod check;
 pub mod faults;
 mod merge;
+mod policies;
 mod refused;
 #[cfg(test)]
 mod tests;

@@ -2,9 +2,10 @@
 
 use std::pin::pin;
 
+use crds::keys::{NAMESPACE, POLICY_PARAMETERS};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{EvictParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::core::{PartialObjectMeta, Status};
 use kube::{Api, Error};
 use serde_json::{Value, json};
@@ -228,4 +229,29 @@ async fn what_is_forbidden_is_refused_to_operators_until_it_is_allowed_again() {
     server.state().objects.age += Duration::from_secs(10);
     write("operator-0").await.unwrap();
     assert_eq!(server.state().attempts.len(), 3, "and so is what changes nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_operator_decides_is_refused_while_another_one_leads() {
+    let server = server();
+    add_pod(&server, "p", |_| {});
+    let admission = Patch::Merge(json!({"metadata": {"annotations": {"a": "1"}}}));
+    let write = async |who: &str| {
+        let pods: Api<Pod> = Api::namespaced(server.client(who), "team");
+        pods.patch("p", &PatchParams::default(), &admission).await
+    };
+    write("operator-0").await.unwrap();
+    let parameters =
+        json!({"metadata": {"namespace": NAMESPACE, "name": POLICY_PARAMETERS}, "data": {"leader": "operator-1"}});
+    let created = server
+        .state()
+        .objects
+        .create(&"operator-1".into(), &CONFIG_MAPS, parameters);
+    created.unwrap();
+    assert_eq!(refused(write("operator-0").await).code, 403);
+    for who in ["operator-1", "user"] {
+        write(who).await.unwrap();
+    }
+    let pods: Api<Pod> = Api::namespaced(server.client("operator-0"), "team");
+    assert_eq!(refused(pods.evict("p", &EvictParams::default()).await).code, 403);
 }

@@ -10,7 +10,7 @@ use super::asked::{Asked, PatchKind, Verb};
 use super::refused::Refused;
 use super::texts::Texts;
 use super::watch::Answer;
-use super::{State, check, merge, say, say_text};
+use super::{State, check, merge, policies, say, say_text};
 use crate::objects::{Key, Objects, POD_DISRUPTION_BUDGETS, PODS, Refusal, Resource, api_version};
 
 /// The longest page of a list, whatever is asked for: so that there are several.
@@ -21,6 +21,7 @@ type Answered = Result<Response<Answer>, Refused>;
 /// Answers a request, and does what it says.
 pub(super) fn answer(state: &mut State, who: &Arc<str>, asked: &Asked) -> Answered {
     let key = Key::new(&*asked.namespace, &*asked.name);
+    policies::leader(&state.objects, who, asked)?;
     match (asked.verb, &*asked.subresource) {
         (Verb::Get, "") => {
             let object = state.objects.get(asked.resource, &key);
