@@ -40,6 +40,14 @@ pub use review::{Asked, Unknown, review};
 
 /// How long a pod waits before it is told why: one that gets in at once is spared the write.
 const PATIENCE: SignedDuration = SignedDuration::from_millis(700);
+/// Who was created so much later than now was created by a clock that has been set back since.
+const AHEAD: SignedDuration = SignedDuration::from_secs(5);
+
+/// Whether somebody has been there for long enough to be told why he waits.
+fn has_been_patient(created: Timestamp, now: Timestamp) -> bool {
+    let age = now.duration_since(created);
+    age >= PATIENCE || age < -AHEAD
+}
 
 /// What waits, or keeps others waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::notices::{STEPS_AT_ONCE, cost_of_workload};
 use super::turns::moved_workloads;
-use super::{PATIENCE, Subject, explain};
+use super::{Subject, explain, has_been_patient};
 use crate::cluster::Cluster;
 use crate::cluster::pod::Stage;
 use crate::cluster::workload::{Phase, Said};
@@ -44,7 +44,7 @@ pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Prog
         let workload = cluster.workload(id);
         let Some(terms) = &workload.terms else { continue };
         let refused = workload.refused.map(|(_, refused)| refused.reason);
-        if refused.is_some() && now.duration_since(terms.created) < PATIENCE {
+        if refused.is_some() && !has_been_patient(terms.created, now) {
             cluster.put_off([id]);
             continue;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::PATIENCE;
+use super::has_been_patient;
 use crate::cluster::waiting::Shape;
 use crate::cluster::{Cluster, Lane};
 use crate::ids::{PodId, WorkloadId};
@@ -33,10 +33,7 @@ pub(super) fn untold_pods(cluster: &Cluster, now: Timestamp, limit: usize) -> Ve
             let Some(refused) = peers.refused else { continue };
             let lane = (id, Arc::clone(&peers.shape.namespace));
             let found = lanes.entry(lane.clone()).or_default();
-            let old_enough = peers
-                .untold
-                .iter()
-                .filter(|place| now.duration_since(place.created) >= PATIENCE);
+            let old_enough = peers.untold.iter().filter(|place| has_been_patient(place.created, now));
             found.extend(old_enough.take(limit - found.len()).map(|place| Untold {
                 lane: lane.clone(),
                 pod: place.pod,

@@ -3,6 +3,7 @@
 
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Action;
+use engine::explain::progress;
 use engine::refs::WorkloadKind;
 use k8s_openapi::jiff::SignedDuration;
 
@@ -172,4 +173,17 @@ fn what_was_noted_before_stays_as_it_is() {
     assert!(!world.is_unplaced("p"));
     world.wait(1);
     assert!(world.is_unplaced("p"));
+}
+
+#[test]
+fn who_was_created_by_the_clock_that_ran_ahead_is_told_why_he_waits() {
+    let mut world = world("");
+    let created = 10 + AHEAD.as_secs();
+    world.pod(&pod("p").asks("A", 6).created(created));
+    world.group(&asking("g", 6).created(created));
+    world.set_back(1);
+    assert!(world.decide().is_empty());
+    assert_eq!(world.notices().len(), 1);
+    let told = progress(&mut world.cluster, world.now, usize::MAX);
+    assert!(told.iter().any(|progress| progress.refused.is_some()), "{told:?}");
 }
