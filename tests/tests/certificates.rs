@@ -73,12 +73,12 @@ impl Keeping {
 
     /// Waits until the API server has refused so many writes.
     async fn refused(&self, times: u64) -> Outcome {
-        let refused = format!("cardgate_api_errors_total{{verb=\"patch\",code=\"422\"}} ");
+        let refused = "cardgate_api_errors_total{verb=\"patch\",code=\"422\"} ";
         wait::eventually(format!("{times} refused writes"), wait::PATIENCE, async || {
             let metrics = self.metrics.encode()?;
             let count = metrics
                 .lines()
-                .find_map(|line| line.strip_prefix(&refused)?.parse().ok());
+                .find_map(|line| line.strip_prefix(refused)?.parse().ok());
             Ok(Seen::when(count.unwrap_or(0_u64) >= times, metrics))
         })
         .await
