@@ -195,6 +195,7 @@ impl Mind {
                 batch.push(event);
             }
             let now = clock::now();
+            self.cluster.tell_time(now);
             if !batch.is_empty() {
                 self.step(Step::Hear, |mind| mind.hear_all(&mut batch, now));
             }

@@ -89,8 +89,12 @@ impl Cluster {
         let of_node = || {
             let node = self.node(pod.room.filter(|_| counts_by_node(pod))?);
             let mut alternatives = pod.task.alternatives.iter();
-            let is_there = |alternative: &&Alternative| alternative.all(|card| node.card(card).is_some());
             let claims = pod.task.claims_cards();
+            let has = |card| {
+                let card = node.card(card);
+                card.is_some_and(|card| claims || pod.task.count(card.resource) > 0)
+            };
+            let is_there = |alternative: &&Alternative| alternative.all(has);
             let named = alternatives.find(is_there).filter(|_| pod.task.says_cards || claims);
             let given = || self.card_of_node(pod).filter(|_| !claims).map(Alternative::Card);
             named.cloned().or_else(given)

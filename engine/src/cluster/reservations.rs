@@ -32,7 +32,7 @@ pub(super) struct Reservations {
     /// Workloads that something is kept for, now or again: while all of their pods ran nothing was, and their queue may have come
     /// to refuse them.
     kept_anew: BTreeSet<WorkloadId>,
-    /// Workloads for which more or less than they were checked for may be kept, by their pods, and what was kept for them before.
+    /// Workloads for which something else may be kept than they were checked for, by their pods, and what was kept for them before.
     metered_anew: BTreeMap<WorkloadId, Demand>,
 }
 
@@ -110,14 +110,17 @@ impl Cluster {
         kept
     }
 
-    /// Workloads for which something else is kept than was, since the pods have changed that they wait with, and what is kept for them now.
+    /// Workloads for which more is kept than was, since the pods have changed that they wait with, and what is kept for them now.
     pub(crate) fn take_metered_anew(&mut self) -> Vec<(WorkloadId, QueueId, Demand)> {
         let metered = std::mem::take(&mut self.reservations.metered_anew).into_iter();
-        let changed = metered.filter_map(|(id, earlier)| {
+        let grown = metered.filter_map(|(id, earlier)| {
             let (queue, demand) = self.workload(id).reservation()?;
-            (*demand != earlier).then(|| (id, queue, demand.clone()))
+            // Beside cards, resources count or not.
+            let mut resources = demand.resources.iter();
+            let has_grown = resources.any(|(dimension, amount)| amount > earlier.resources.get(dimension));
+            has_grown.then(|| (id, queue, demand.clone()))
         });
-        changed.collect()
+        grown.collect()
     }
 
     /// What was in its queue when this program began to lead, oldest first; nothing after the first time.

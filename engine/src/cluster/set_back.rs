@@ -27,8 +27,8 @@ impl SetBack {
 
 impl Cluster {
     /// Takes note of what time it is. Where that is earlier than it was, all that was noted of what is ahead since is brought back by as
-    /// much. What objects say of themselves stays as it is: by whose clock that is nobody knows.
-    pub(super) fn tell_time(&mut self, now: Timestamp) {
+    /// much: so before anything is noted by the clock that was set back. What objects say of themselves stays as it is: by whose clock that is nobody knows.
+    pub fn tell_time(&mut self, now: Timestamp) {
         let before = std::mem::replace(&mut self.now, now);
         let by = before.duration_since(now);
         if by < LEAST {

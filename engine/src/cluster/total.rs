@@ -24,15 +24,21 @@ impl Node {
 
     /// What the node adds to what the cluster has, and what it would give once it takes pods again.
     pub(super) fn parts(&self) -> Parts {
-        let away = self.offer().filter(|offer| !offer.is_usable());
-        let away = away.into_iter().flat_map(|offer| {
-            let dimensions = offer.dimensions();
-            dimensions.map(|dimension| (dimension, i128::from(offer.amount(dimension))))
-        });
+        let offered = self.offer().into_iter().flat_map(Offer::dimensions);
+        let away = offered.map(|dimension| (dimension, self.away(dimension)));
         Parts {
             of_total: self.parts_of_total(),
             away: away.collect(),
         }
+    }
+
+    /// What the node would give of a dimension, beside what it adds to what the cluster has, once it takes pods again.
+    pub(super) fn away(&self, dimension: Dimension) -> i128 {
+        let offer = self.offer().filter(|offer| !offer.is_usable());
+        offer.map_or(0, |offer| {
+            let more = i128::from(offer.amount(dimension)) - self.part_of_total(dimension);
+            more.max(0)
+        })
     }
 
     fn parts_of_total(&self) -> Vec<(Dimension, i128)> {

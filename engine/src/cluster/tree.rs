@@ -187,7 +187,7 @@ impl Cluster {
         let places = self.places();
         for (id, place) in self.queues.places().zip(places) {
             let queue = &self.queues[id];
-            if queue.misplaced() != place.problem.as_deref() {
+            if queue.misplaced() != place.problem.as_deref() || queue.parent() != place.parent {
                 self.changes.queues.extend(self.queues.id(&queue.name));
             }
             self.queues[id].stand(place.parent, place.problem);

@@ -137,7 +137,12 @@ fn as_a_whole(cluster: &Cluster, short: &Short) -> String {
     };
     let cut = written.map(|written| {
         let written = short.format(written);
-        format!(" of {written}: others are guaranteed the rest, or the cluster does not have it")
+        let deserved = if cluster.configuration().capacity.enable_overuse {
+            ""
+        } else {
+            ", or it is more than the queue deserves (enableOveruse: false)"
+        };
+        format!(" of {written}: others are guaranteed the rest, or the cluster does not have it{deserved}")
     });
     format!(
         "{} asked {}, allocated {}, in queue {}, elastic {}, quota {}{}",

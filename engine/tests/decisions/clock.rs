@@ -55,6 +55,20 @@ fn a_pod_stands_aside_for_no_longer() {
     assert_eq!(world.admit_names(), ["p"]);
 }
 
+/// What was heard in the round in which the clock was set back was brought back with what was noted before.
+#[test]
+fn what_is_noted_by_the_clock_that_was_set_back_stays() {
+    let mut world = world("");
+    world.pod(&pod("p").asks("A", 1));
+    assert_eq!(world.admit_names(), ["p"]);
+    world.now -= AHEAD;
+    world.cluster.tell_time(world.now);
+    world.refuse("p", world.now);
+    assert_eq!(world.admit_names(), [""; 0], "it is to wait for 5 s");
+    world.wait(5);
+    assert_eq!(world.admit_names(), ["p"]);
+}
+
 #[test]
 fn who_comes_after_a_pod_that_was_sent_back_stands_aside_for_no_longer() {
     let mut world = world("reservationTimeout: 5m");

@@ -123,7 +123,7 @@ impl Cluster {
         let charge = self.charge_of_queue(pod);
         for (dimension, amount) in charge.iter().flat_map(|charge| charge.amounts.iter()) {
             let node = &mut self.nodes[id];
-            let before = node.part_of_total(dimension);
+            let (before, away) = (node.part_of_total(dimension), node.away(dimension));
             let more = sign * i128::from(amount);
             node.books(PEN).charged.add(dimension, more);
             if pod.is_placed() {
@@ -132,6 +132,8 @@ impl Cluster {
                 node.books(PEN).charged_pinned.add(dimension, more);
             }
             let grows = node.part_of_total(dimension) - before;
+            let away = node.away(dimension) - away;
+            self.top.books(PEN).away.add(dimension, away);
             if grows != 0 {
                 self.change_total(dimension, grows);
             }

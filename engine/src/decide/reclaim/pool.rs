@@ -11,7 +11,7 @@ use super::Modes;
 use super::candidacy::Rank;
 use super::draw::{Draw, Turns};
 use super::needs::{Lack, Need, Place, missing_at_levels};
-use super::victims::{Victims, gang_below, pods_for};
+use super::victims::{Victims, gang_of, pods_for};
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
@@ -55,7 +55,7 @@ impl Plan {
 pub(super) struct Key {
     /// The priority that pods of the same queue are below.
     priority: i32,
-    /// Their own gang, where others of it are below that.
+    /// Their own gang: it is not taken back for one of its own.
     gang: Option<WorkloadId>,
     /// The dimensions that they ask for.
     dimensions: Vec<Dimension>,
@@ -67,7 +67,7 @@ impl Key {
         let dimensions: BTreeSet<_> = dimensions.collect();
         Self {
             priority: shape.preempts_below(),
-            gang: gang_below(cluster, shape),
+            gang: gang_of(cluster, shape),
             dimensions: dimensions.into_iter().collect(),
         }
     }

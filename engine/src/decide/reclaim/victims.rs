@@ -108,7 +108,7 @@ impl Victims {
         Self {
             sources,
             priority: shape.preempts_below(),
-            gang: gang_below(cluster, shape),
+            gang: gang_of(cluster, shape),
             now,
             known: Vec::new(),
             ways: HashMap::new(),
@@ -412,11 +412,9 @@ impl Victims {
     }
 }
 
-/// The gang of pods of this shape, where others of it have a priority for which they may be taken back.
-pub(super) fn gang_below(cluster: &Cluster, shape: &Shape) -> Option<WorkloadId> {
-    let gang = shape.group.filter(|group| cluster.workload(*group).is_gang())?;
-    let is_below = |id| cluster.pod(id).is_some_and(|pod| pod.priority < shape.preempts_below());
-    cluster.workload(gang).members().any(is_below).then_some(gang)
+/// The gang of pods of this shape.
+pub(super) fn gang_of(cluster: &Cluster, shape: &Shape) -> Option<WorkloadId> {
+    shape.group.filter(|group| cluster.workload(*group).is_gang())
 }
 
 fn is_evictable(cluster: &Cluster, pod: &Pod, now: Timestamp) -> bool {

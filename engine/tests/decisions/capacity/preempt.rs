@@ -199,6 +199,23 @@ fn a_gang_is_taken_back_for_none_of_its_own() {
     }
 }
 
+/// Nor by reclaim, where its pods are in several queues: there no priority is asked for.
+#[test]
+fn a_gang_in_several_queues_is_taken_back_for_none_of_its_own() {
+    for (group_of_waiting, taken) in [("g", &[][..]), ("h", &["g-0"])] {
+        let mut world = World::with(queue_plugin("capacity", "allocate, reclaim", ""));
+        world.node(&node("n1").cards("A", 1));
+        for (name, deserved) in [("a", r#"{"A": 1}"#), ("b", r#"{"A": 0}"#)] {
+            world.queue(&plain(name).deserved_cards(deserved));
+        }
+        world.group(&group("g", 2).queue("b"));
+        world.group(&group("h", 1).queue("a"));
+        world.pod(&pod("g-0").of("g").queue("b").asks("A", 1).assigned("A").on("n1"));
+        world.pod(&pod("waits").of(group_of_waiting).queue("a").asks("A", 1));
+        assert_eq!(victims(&mut world), taken, "of {group_of_waiting}");
+    }
+}
+
 #[test]
 fn a_pod_takes_back_what_its_gang_has_beyond_the_minimum() {
     let mut world = World::with(queue_plugin("capacity-card", PREEMPT, "cardUnlimitedCpuMemory: true"));

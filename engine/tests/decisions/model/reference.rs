@@ -106,7 +106,7 @@ impl Picture {
                 return given;
             }
             let mut named = pod.spec.cards.iter().copied();
-            named.find(|named| card == *named && count > 0).or(given)
+            named.find(|named| given == Some(*named)).or(given)
         };
         pod.assigned
             .or_else(of_node)
