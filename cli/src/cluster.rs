@@ -41,7 +41,7 @@ impl Cluster {
         let unusable = |error: &dyn std::error::Error| Failure::Kubeconfig(error.to_string());
         let file = match &connection.kubeconfig {
             Some(path) => Some(Kubeconfig::read_from(path).map_err(|error| unusable(&error))?),
-            None => found_kubeconfig().map_err(|error| unusable(&error))?,
+            None => found_kubeconfig(connection.context.is_some()).map_err(|error| unusable(&error))?,
         };
         let options = KubeConfigOptions {
             context: connection.context.clone(),
@@ -251,16 +251,19 @@ impl Cluster {
 
 /// The files that `KUBECONFIG` names and that are there, or the one in the home directory, as kubectl has it; none in a pod that has none of
 /// them.
-fn found_kubeconfig() -> Result<Option<Kubeconfig>, KubeconfigError> {
+fn found_kubeconfig(names_context: bool) -> Result<Option<Kubeconfig>, KubeconfigError> {
     let named = env::var_os("KUBECONFIG").unwrap_or_default();
     let named: Vec<_> = env::split_paths(&named).filter(|path| path.exists()).collect();
     if !named.is_empty() {
         return merged(&named).map(Some);
     }
-    match Kubeconfig::read() {
-        Err(_) if env::var_os("KUBERNETES_SERVICE_HOST").is_some() => Ok(None),
-        read => read.map(Some),
+    let own = env::home_dir().map(|home| home.join(".kube").join("config"));
+    let is_there = own.is_some_and(|own| own.exists());
+    // A context is one of a file.
+    if !is_there && !names_context && env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+        return Ok(None);
     }
+    Kubeconfig::read().map(Some)
 }
 
 /// What stands in these files; of what several say, what the first of them says.

@@ -142,7 +142,7 @@ async fn of_configuration(cluster: &Cluster) -> Vec<Finding> {
     }
 }
 
-/// What the operator said of the configuration lately, by reason, as far as that still matters.
+/// What the operator said of the configuration lately, by reason and message, as far as that still matters.
 async fn said_of_configuration(cluster: &Cluster, matters: impl Fn(&str) -> bool) -> Vec<Finding> {
     let api: Api<Event> = Api::namespaced(cluster.client(), NAMESPACE);
     let about = format!("involvedObject.kind=ConfigMap,involvedObject.name={CONFIG_MAP},type=Warning");

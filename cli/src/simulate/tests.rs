@@ -289,7 +289,7 @@ async fn a_job_of_the_files_that_is_there_and_held_is_told_as_waiting() {
     for (quota, expected) in [(2, NEVER), (4, 0)] {
         let job = json!({
             "apiVersion": "batch/v1", "kind": "Job",
-            "metadata": { "name": "train", "annotations": {
+            "metadata": { "name": "train", "creationTimestamp": null, "annotations": {
                 "volcano.sh/card.request": json!({ CARD: 4 }).to_string(), "scheduling.volcano.sh/queue-name": "a",
             } },
             "spec": { "parallelism": 4, "completions": 4, "template": template("a", 1) },

@@ -151,6 +151,9 @@ impl World {
                     // What others wrote stays, as that a Job is held.
                     let there = Old::of_cluster(self.objects[place].object.take());
                     manifest.object = updated(&there, &manifest.object);
+                    for key in ["uid", "creationTimestamp"] {
+                        manifest.object["metadata"][key] = there.object["metadata"][key].clone();
+                    }
                     self.named.insert(named(&manifest));
                     self.objects[place] = manifest;
                 }

@@ -226,7 +226,6 @@ impl CertificateKeeper {
                 self.tell_not_writable(name, source).await;
             }
             written?;
-            self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         } else {
             let kind = if name == AUTHORITY_SECRET {
                 OPAQUE_SECRET
@@ -251,6 +250,7 @@ impl CertificateKeeper {
                 )
                 .await?;
         }
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         info!(secret = name, "wrote certificates");
         Ok(())
     }
