@@ -16,7 +16,7 @@ use crate::print::Answer;
 /// How long a list of cards may be in the table of all queues, in characters, so that a line fits 120.
 const COLUMN: usize = 34;
 /// The longest text of what is missing in a table.
-const LONGEST_MISSING: usize = 60;
+const LONGEST_MISSING: usize = 120;
 
 /// One queue.
 #[derive(Debug, Serialize)]
@@ -213,9 +213,15 @@ mod tests {
     #[test]
     fn what_is_missing_stays_in_its_line() {
         assert_eq!(in_brief("2 NVIDIA-A100"), "2 NVIDIA-A100");
-        let told = "annotation volcano.sh/card.name: no node has NVIDIA-A101 yet; did you mean NVIDIA-A100? The cluster has two";
+        let told = "queue team-a: NVIDIA-A100 asked 1, used 2, quota 2; and much more than fits into a line, as whoever can never run is told \
+                    what to change";
         let shown = in_brief(told);
-        assert_eq!(shown, "annotation volcano.sh/card.name: no node has NVIDIA-A101 ...");
+        assert!(
+            shown.starts_with("queue team-a: NVIDIA-A100 asked 1, used 2, quota 2; and much")
+                && shown.ends_with(" ..."),
+            "{shown}"
+        );
+        assert!(shown.chars().count() <= LONGEST_MISSING + 4, "{shown}");
     }
 
     #[test]
