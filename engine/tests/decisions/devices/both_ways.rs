@@ -124,17 +124,22 @@ fn who_requests_what_a_class_provides_hears_of_every_model() {
     }
 }
 
-/// Where the scheduler alone chooses the node, too.
-#[test]
-fn nobody_is_narrowed_to_nodes_that_have_a_card_the_other_way() {
+/// Where the scheduler alone chooses the node, pod `r` requests a card by a resource that no class provides, of node `d1`, which has devices.
+fn requested_where_only_devices_are() -> World {
     let mut world = World::with(configuration("", "admitOn: quota"));
     world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
     world.node(&node("d1"));
     world.slice("d1", NVIDIA, &gpus("A", 2));
     world.queue(&queue("team-a").quota(r#"{"A": 8}"#));
-    // No class provides what is requested.
     world.pod(&requesting("r", 1));
     assert_eq!(world.refusal_of("r"), "NodesExcluded");
+    world
+}
+
+/// Where the scheduler alone chooses the node, too.
+#[test]
+fn nobody_is_narrowed_to_nodes_that_have_a_card_the_other_way() {
+    let mut world = requested_where_only_devices_are();
     world.node(&node("p1").cards("A", 2));
     let pod = claims(&mut world, "c", 1);
     world.pod(&pod);
@@ -154,13 +159,7 @@ fn nobody_is_narrowed_to_nodes_that_have_a_card_the_other_way() {
 /// It waited until anything changed about any other node.
 #[test]
 fn who_is_kept_away_from_a_node_is_judged_anew_once_that_is_gone() {
-    let mut world = World::with(configuration("", "admitOn: quota"));
-    world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
-    world.node(&node("d1"));
-    world.slice("d1", NVIDIA, &gpus("A", 2));
-    world.queue(&queue("team-a").quota(r#"{"A": 8}"#));
-    world.pod(&requesting("r", 1));
-    assert_eq!(world.refusal_of("r"), "NodesExcluded");
+    let mut world = requested_where_only_devices_are();
     world.remove_node("d1", world.now);
     assert_eq!(world.admit_names(), ["r"], "an autoscaler sees it");
 }
