@@ -44,21 +44,14 @@ pub(super) fn asked(cluster: &Cluster, shape: &Shape) -> Option<Vec<i64>> {
     governs(cluster, shape).then(|| cluster.gpu_nodes().request(&shape.task.request))
 }
 
-/// What the quotas of GPU nodes limit, where these decide about pods of this shape: also what such a pod does not ask for must not be above
-/// its quota.
-pub(super) fn dimensions(cluster: &Cluster, shape: &Shape) -> impl Iterator<Item = Dimension> {
-    let resources = cluster.gpu_nodes().resources().iter().copied();
-    let decides = governs(cluster, shape);
-    resources.map(Dimension::Resource).filter(move |_| decides)
-}
-
 /// Whether a node has quota left for a pod that asks for this, or needs none.
 pub(super) fn has_quota(cluster: &Cluster, asked: &[i64], node: NodeId) -> bool {
     let lines = cluster.gpu_nodes().lines(node);
     lines.is_none_or(|lines| exceeded(lines, asked).is_none())
 }
 
-/// What the quotas of a node lack for a pod that asks for this; none where they would not do if no other were there.
+/// What the quotas of a node lack for a pod that asks for this; none where they would not do if no other were there, and where others have
+/// more than the quota of something that it does not ask for: nobody is evicted for that.
 pub(super) fn lacking(cluster: &Cluster, asked: &[i64], node: NodeId) -> Option<Vec<(Dimension, i128)>> {
     let Some(lines) = cluster.gpu_nodes().lines(node) else {
         return Some(Vec::new());
@@ -68,7 +61,8 @@ pub(super) fn lacking(cluster: &Cluster, asked: &[i64], node: NodeId) -> Option<
     for ((resource, line), asked) in lines {
         let quota = i128::from(line.quota);
         let more = line.used + line.assumed + i128::from(*asked) - quota;
-        if i128::from(*asked) > quota {
+        // Of what a pod asks nothing, its queue is entitled to nothing.
+        if i128::from(*asked) > quota || (*asked == 0 && more > 0) {
             return None;
         }
         if more > 0 {

@@ -39,7 +39,8 @@ pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
     // More may be kept than was checked.
     for (id, queue, demand) in cluster.take_metered_anew() {
         if let Err(refused) = check(cluster, id, queue, &cluster.workload(id).namespace, &demand) {
-            cluster.dequeue(id);
+            // Or who made such pods and deleted them in turn would keep quota for ever.
+            cluster.dequeue_in_vain(id);
             cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
         }
     }

@@ -22,7 +22,7 @@ use jiff::Timestamp;
 
 use super::effort::Effort;
 use super::line::{InLine, alternatives_of};
-use super::{Grant, cross_quota, enqueue, trail_pod, verdict};
+use super::{Grant, enqueue, trail_pod, verdict};
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
@@ -340,12 +340,11 @@ impl Look {
         let mut known = alternatives.filter(|alternative| alternative.is_none_or(is_known));
         known.find_map(|alternative| {
             let asked = asked(cluster, id, alternative);
-            // What it may lack: quota, room on a node, and what that has for pods without GPU.
+            // What it may lack: quota, and room on a node.
             let charged = asked.iter().map(|(dimension, _)| *dimension);
             let requested = shape.task.request_with(alternative).iter();
             let requested = requested.map(|(dimension, _)| dimension);
-            let of_quotas = cross_quota::dimensions(cluster, shape);
-            let key = Key::new(cluster, shape, charged.chain(requested).chain(of_quotas));
+            let key = Key::new(cluster, shape, charged.chain(requested));
             if self.pool.as_ref().is_none_or(|pool| pool.key != key) {
                 self.pool = Some(Pool::new(cluster, shape, key, self.modes, self.now));
             }

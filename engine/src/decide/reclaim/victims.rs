@@ -412,9 +412,10 @@ impl Victims {
     }
 }
 
-/// The gang of pods of this shape.
+/// The gang of pods of this shape, where others of it hold anything: those of which nobody does share a pool.
 pub(super) fn gang_of(cluster: &Cluster, shape: &Shape) -> Option<WorkloadId> {
-    shape.group.filter(|group| cluster.workload(*group).is_gang())
+    let gang = shape.group.filter(|group| cluster.workload(*group).is_gang())?;
+    cluster.workload(gang).members().next().map(|_| gang)
 }
 
 fn is_evictable(cluster: &Cluster, pod: &Pod, now: Timestamp) -> bool {
