@@ -235,7 +235,7 @@ impl Run {
         }
         if now != self.now {
             let by = now.duration_since(self.now);
-            self.judge.jump(by);
+            self.judge.jump(self.now, by);
             self.seats.iter_mut().for_each(|seat| seat.jump(by));
         }
         self.now = now;

@@ -1,6 +1,7 @@
 //! A pod is let in by the one write that takes our gate off.
 
 use std::collections::BTreeSet;
+use std::iter;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -31,21 +32,23 @@ pub fn judge(write: &Write, stored: &Stored, moved: &Moved, since: Timestamp) ->
         let unheard = stored.unheard().into_iter().chain(moved.pods());
         let unheard: BTreeSet<&Key> = unheard.filter(|key| **key != write.key).collect();
         for without in [BTreeSet::new(), unheard] {
-            let finding = by_these(&known, write, &pod, &without)
-                .and_then(|()| by_what_is_kept(&known, write, &pod, (&without, &overtaken)));
-            match finding {
-                Ok(()) => return Ok(()),
-                Err(broken) => first.get_or_insert(broken),
-            };
+            for at in iter::once(write.at).chain(stored.ahead_of(write.at)) {
+                let finding = by_these(&known, (write, at), &pod, &without)
+                    .and_then(|()| by_what_is_kept(&known, (write, at), &pod, (&without, &overtaken)));
+                match finding {
+                    Ok(()) => return Ok(()),
+                    Err(broken) => first.get_or_insert(broken),
+                };
+            }
         }
     }
     debug_assert!(since <= write.at, "what is looked back at is past");
     first.map_or(Ok(()), Err)
 }
 
-fn by_these(known: &ByKind, write: &Write, pod: &Pod, without: &BTreeSet<&Key>) -> Finding {
+fn by_these(known: &ByKind, (write, at): (&Write, Timestamp), pod: &Pod, without: &BTreeSet<&Key>) -> Finding {
     // What can't be put in force leaves in force what was there before: the past knows it, or nobody.
-    let Some(view) = View::read_with(known, write.at, without, Some(pod)) else {
+    let Some(view) = View::read_with(known, at, without, Some(pod)) else {
         return Ok(());
     };
     results::fit(&view, write)?;
@@ -60,12 +63,12 @@ fn by_these(known: &ByKind, write: &Write, pod: &Pod, without: &BTreeSet<&Key>) 
 /// who were let in after this pod, and whose admission has overtaken its own.
 fn by_what_is_kept(
     known: &ByKind,
-    write: &Write,
+    (write, at): (&Write, Timestamp),
     pod: &Pod,
     (without, overtaken): (&BTreeSet<&Key>, &BTreeSet<&Key>),
 ) -> Finding {
     let judge = |without: &BTreeSet<&Key>| {
-        let view = View::read_with(known, write.at, without, Some(pod));
+        let view = View::read_with(known, at, without, Some(pod));
         view.map_or(Ok(()), |view| quota::judge_kept(&view, &write.key))
     };
     let finding = judge(without);

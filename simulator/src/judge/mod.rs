@@ -215,13 +215,13 @@ impl Judge {
         self.stored.configuration()
     }
 
-    /// The clock on the wall jumps, or is set back: what was a moment ago still was.
-    pub fn jump(&mut self, by: SignedDuration) {
+    /// The clock on the wall jumps, or is set back, from then by so much: what was a moment ago still was.
+    pub fn jump(&mut self, from: Timestamp, by: SignedDuration) {
         let starts = self.starts.iter_mut();
         starts.for_each(|at| *at = at.checked_add(by).unwrap_or(*at));
         self.gangs.jump(by);
         self.kept.jump(by);
-        self.stored.jump(by);
+        self.stored.jump(from, by);
     }
 
     /// Looks at one write, which follows those that were heard before.

@@ -93,6 +93,8 @@ pub struct Stored {
     let_in: BTreeMap<Key, (Timestamp, Duration)>,
     /// Pods that a scheduler has bound, when, and what they were before.
     bound: BTreeMap<Key, (Timestamp, Arc<Value>)>,
+    /// The latest time there was before the clock jumped.
+    latest: Option<Timestamp>,
 }
 
 impl Stored {
@@ -143,8 +145,14 @@ impl Stored {
         self.now.get(&CONFIG_MAPS)?.get(&Key::new(NAMESPACE, CONFIG_MAP))
     }
 
-    /// The clock on the wall jumped: what was a moment ago still was.
-    pub fn jump(&mut self, by: SignedDuration) {
+    /// The latest time there was, where the clock on the wall was set back since and has not come so far again.
+    pub fn ahead_of(&self, now: Timestamp) -> Option<Timestamp> {
+        self.latest.filter(|latest| *latest > now)
+    }
+
+    /// The clock on the wall jumped from there: what was a moment ago still was.
+    pub fn jump(&mut self, from: Timestamp, by: SignedDuration) {
+        self.latest = self.latest.max(Some(from));
         let times = self.past.iter_mut().map(|(at, _)| at).chain(self.others.values_mut());
         let times = times.chain(self.bound.values_mut().map(|(at, _)| at));
         let times = times.chain(self.let_in.values_mut().map(|(at, _)| at));

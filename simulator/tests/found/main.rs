@@ -8,7 +8,9 @@ mod worlds;
 
 use devices::{DEVICES, TOGETHER};
 use simulator::run::{Options, simulate};
-use worlds::{CLOCK, CLUSTER, EDITS, GROUPS, KEPT, KEYS, NO_QUEUE, PLANTED, PLANTED_AT_REST, REFUSALS, RINGS};
+use worlds::{
+    CLOCK, CLUSTER, EDITS, GROUPS, KEPT, KEYS, NO_QUEUE, PLANTED, PLANTED_AT_REST, REFUSALS, RINGS, SET_BACK,
+};
 
 /// A seed, how many steps are taken, of how many one is a fault, whether the world comes to rest then, and what it found.
 type Found = (u64, usize, u32, bool, &'static str);
@@ -43,6 +45,10 @@ const WITH_KEYS: Options = Options {
     crowded: true,
     keys: true,
     ..WITH_EDITS
+};
+const WITH_CLOCK: Options = Options {
+    clock: true,
+    ..WITH_KEYS
 };
 
 /// Runs these seeds in worlds as they were at first.
@@ -136,6 +142,11 @@ fn worlds_in_which_users_write_on_what_is_there_that_have_found_something_pass()
 #[test]
 fn worlds_with_crowds_that_have_found_something_pass() -> anyhow::Result<()> {
     run_with(&KEYS, &WITH_KEYS)
+}
+
+#[test]
+fn a_clock_that_is_set_back_gives_nothing_to_two() -> anyhow::Result<()> {
+    run_with(&SET_BACK, &WITH_CLOCK)
 }
 
 #[test]

@@ -252,6 +252,15 @@ pub const KEYS: [Found; 1] = [(
     "the judge saw no end of pods that no node takes, which come back one after the other",
 )];
 
+/// Worlds with all that, and with a clock that runs ahead and is set back.
+pub const SET_BACK: [Found; 1] = [(
+    130_039,
+    200,
+    4,
+    true,
+    "the judge charged anew who was gone but for its name by the clock that ran ahead",
+)];
+
 /// Bugs that were planted.
 pub const PLANTED: [Found; 6] = [
     (94, 100, 4, false, "what is kept for a workload is forgotten"),
