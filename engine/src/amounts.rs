@@ -1,6 +1,7 @@
 //! Amounts by dimension: what a pod asks for, what a node offers, what a queue holds.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use crds::format::{format_bytes, format_cpu};
 use crds::queue_terms::Item;
@@ -140,33 +141,69 @@ impl FromIterator<(Dimension, i64)> for Amounts {
     }
 }
 
-/// Sums over many objects, sorted by dimension. 128 bits hold any sum of 64-bit amounts that memory can list.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Totals(Vec<(Dimension, i128)>);
+/// Sums over many objects, by dimension. 128 bits hold any sum of 64-bit amounts that memory can list.
+///
+/// Most have a few dimensions. A queue whose pods make up names has as many as they do, and each comes and goes at the cost of one.
+#[derive(Debug, Clone, Default)]
+pub struct Totals {
+    /// Sorted by dimension, while they are few.
+    few: Vec<(Dimension, i128)>,
+    /// All of them, where they are more.
+    many: Option<Box<BTreeMap<Dimension, i128>>>,
+}
+
+/// More than this are kept apart from each other.
+const MOST_OF_FEW: usize = 128;
 
 impl Totals {
     /// The total of one dimension.
     #[inline]
     pub fn get(&self, dimension: Dimension) -> i128 {
-        find(&self.0, dimension).map_or(0, |index| self.0[index].1)
+        if let Some(many) = &self.many {
+            return many.get(&dimension).copied().unwrap_or(0);
+        }
+        find(&self.few, dimension).map_or(0, |index| self.few[index].1)
     }
 
     /// Dimensions and totals that are not 0, by dimension.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Dimension, i128)> + '_ {
-        self.0.iter().copied()
+    pub fn iter(&self) -> impl Iterator<Item = (Dimension, i128)> + '_ {
+        let many = self.many.iter().flat_map(|many| many.iter());
+        let many = many.map(|(dimension, amount)| (*dimension, *amount));
+        self.few.iter().copied().chain(many)
     }
 
     /// Adds to one dimension; what comes to 0 is not kept.
     pub fn add(&mut self, dimension: Dimension, amount: i128) {
-        match find(&self.0, dimension) {
+        let Some(many) = &mut self.many else {
+            self.add_to_few(dimension, amount);
+            return;
+        };
+        let total = many.entry(dimension).or_default();
+        *total += amount;
+        if *total == 0 {
+            many.remove(&dimension);
+        }
+        if many.len() <= MOST_OF_FEW / 2 {
+            self.few = self
+                .many
+                .take()
+                .map_or_else(Vec::new, |many| many.into_iter().collect());
+        }
+    }
+
+    fn add_to_few(&mut self, dimension: Dimension, amount: i128) {
+        match find(&self.few, dimension) {
             Ok(index) => {
-                self.0[index].1 += amount;
-                if self.0[index].1 == 0 {
-                    self.0.remove(index);
+                self.few[index].1 += amount;
+                if self.few[index].1 == 0 {
+                    self.few.remove(index);
                 }
             }
-            Err(index) if amount != 0 => self.0.insert(index, (dimension, amount)),
+            Err(index) if amount != 0 => self.few.insert(index, (dimension, amount)),
             Err(_) => {}
+        }
+        if self.few.len() > MOST_OF_FEW {
+            self.many = Some(Box::new(std::mem::take(&mut self.few).into_iter().collect()));
         }
     }
 
@@ -191,6 +228,14 @@ impl Totals {
             .for_each(|(dimension, amount)| self.add(dimension, -i128::from(amount)));
     }
 }
+
+impl PartialEq for Totals {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Totals {}
 
 /// Limits of one object, sorted by dimension. A dimension may be named with 0, which is not the same as not being named.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -61,13 +61,13 @@ impl Inqueue {
     }
 
     /// Sets of alternatives and how many cards are reserved of each, without those that have none.
-    pub fn cards(&self) -> impl Iterator<Item = (&[CardId], i128)> {
+    pub fn cards(&self) -> impl ExactSizeIterator<Item = (&[CardId], i128)> {
         self.cards.iter().map(|(set, count)| (&**set, *count))
     }
 
     /// Whether nothing is reserved.
     pub fn is_empty(&self) -> bool {
-        self.resources.iter().len() == 0 && self.cards.is_empty()
+        self.resources.iter().next().is_none() && self.cards.is_empty()
     }
 
     /// The sum of several demands.
