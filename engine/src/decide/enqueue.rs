@@ -85,19 +85,29 @@ fn judge(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refus
     if terms.problem.is_some() {
         return Err(because(Reason::PodGroupInvalid));
     }
-    check(
-        cluster,
-        id,
-        terms.queue,
-        &workload.namespace,
-        &cluster.metered(workload, &terms.demand),
-    )?;
+    let demand = cluster.metered(workload, &terms.demand);
+    effort.spend(cost_of_check(cluster, id, terms.queue, &demand));
+    check(cluster, id, terms.queue, &workload.namespace, &demand)?;
     // What can never run keeps no quota from what can.
     if could_ever_fit(cluster, id, effort) {
         Ok(())
     } else {
         Err(because(Reason::NoNodeFits))
     }
+}
+
+/// What it costs to look at a workload as a whole, beside the sets of cards that are compared.
+const LOOK_AT_WORKLOAD: usize = 512;
+
+/// What [`check`] costs: anybody can have any number of sets of cards reserved that nobody limits, or a few of each.
+fn cost_of_check(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> usize {
+    if demand.cards.is_empty() {
+        return LOOK_AT_WORKLOAD;
+    }
+    let hierarchy = cluster.configuration().capacity.enable_hierarchy;
+    let levels = cluster.ancestry(queue).map(Some).chain(hierarchy.then_some(None));
+    let costs = levels.map(|at| check_at(cluster, id, queue, at).cost(demand));
+    costs.fold(LOOK_AT_WORKLOAD, usize::saturating_add)
 }
 
 /// Whether enough of a workload's pods could run if nothing else did, as far as its pods are there and that is known.

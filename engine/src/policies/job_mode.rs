@@ -101,8 +101,10 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
         let reserved = reserved.map(|(set, _)| set);
         let concerned =
             reserved.filter(|set| set.len() > 1 && demand.cards.iter().any(|(asked, _)| share_a_card(set, asked)));
+        // Of what nothing limits nobody has too much: sets are not added up for that.
+        let limited = concerned.filter(|set| self.quota_of(set).is_some());
         asked
-            .chain(concerned)
+            .chain(limited)
             .map(|set| (set, self.cards(demand, set)))
             .find(|(_, sums)| !sums.fit())
     }
@@ -136,8 +138,20 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
             inqueue: reserved - own,
             allocated: over_cards(&|dimension| self.sum(|load| load.allocated.get(dimension))),
             elastic: over_cards(&|dimension| self.sum(|load| load.elastic.get(dimension))),
-            quota: set.iter().map(|card| (self.limit)(Dimension::Card(*card))).sum(),
+            quota: self.quota_of(set),
         }
+    }
+
+    /// What the queue may have of the cards of a set; none where it is not limited in one of them.
+    fn quota_of(&self, set: &[CardId]) -> Option<i128> {
+        set.iter().map(|card| (self.limit)(Dimension::Card(*card))).sum()
+    }
+
+    /// How many times two sets are compared at most, to find out which one is exceeded.
+    pub(crate) fn cost(&self, demand: &Demand) -> usize {
+        let reserved: usize = self.loads.iter().map(|load| load.inqueue.cards().len()).sum();
+        let all = demand.cards.len().saturating_add(reserved);
+        all.saturating_mul(all)
     }
 
     fn sum(&self, amount: impl Fn(&Load<'_>) -> i128) -> i128 {

@@ -1,9 +1,10 @@
 //! What one round may cost, whatever the gangs of a tenant are made like: a queue's turn ends, and names that no queue has share one.
 
 use engine::decide::decide;
+use engine::refs::WorkloadKind;
 use serde_json::json;
 
-use crate::world::{Object, PRODUCT, World, group, node, pod, queue};
+use crate::world::{Object, PRODUCT, World, group, node, pod, queue, queue_plugin};
 
 /// Pods that each say as much about nodes as they may, none of which is one for them.
 fn lengthy(name: &str, group: &str) -> Object {
@@ -92,6 +93,36 @@ fn gangs_whose_pods_are_all_in_queues_that_are_not_there_share_one_turn() {
     let round = decide(&mut world.cluster, world.now, usize::MAX);
     assert!(round.actions.is_empty() && round.more);
     assert!(round.steps < ROUND, "{}", round.steps);
+}
+
+/// Each set of alternatives is compared with all that are reserved which share a card with it.
+#[test]
+fn groups_that_reserve_many_sets_of_cards_end_their_queues_turn() {
+    const GROUPS: usize = 80;
+    let mut world = World::with(queue_plugin(
+        "capacity",
+        "enqueue, allocate",
+        "checkQueueDimensionsOnly: true",
+    ));
+    world.node(&node("n1").cards("A100", 8));
+    world.queue(&queue("team-a").quota(r#"{"A100": 8}"#));
+    for number in 0..GROUPS {
+        let sets = (0..32).map(|set| (format!("x|y-{number}-{set}"), json!(1)));
+        let request = serde_json::Value::Object(sets.collect()).to_string();
+        world.group(&group(&format!("g-{number}"), 1).card_request(&request));
+    }
+    let enqueued = |world: &World| {
+        let is_enqueued = |number: &usize| world.is_enqueued(WorkloadKind::PodGroup, &format!("g-{number}"));
+        (0..GROUPS).filter(is_enqueued).count()
+    };
+    let round = decide(&mut world.cluster, world.now, usize::MAX);
+    assert!(round.steps < ROUND, "{}", round.steps);
+    let first = enqueued(&world);
+    assert!(round.more && first > 0 && first < GROUPS, "{first}");
+    for _ in 0..GROUPS {
+        decide(&mut world.cluster, world.now, usize::MAX);
+    }
+    assert_eq!(enqueued(&world), GROUPS, "the others have turns after it");
 }
 
 /// Also of gangs that have begun, and are moved there.
