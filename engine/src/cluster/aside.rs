@@ -1,7 +1,7 @@
 //! What is set aside for pods that others are evicted for: it counts as taken for everybody else until they are let in or no
 //! longer wait.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -87,10 +87,10 @@ impl Cluster {
             .collect()
     }
 
-    /// Whether another queue than this waits for a pod to be gone.
-    pub(crate) fn is_awaited_by_another(&self, queue: QueueId, uid: &Arc<str>) -> bool {
-        let mut others = self.reclaims.awaited().filter(|(other, _)| *other != queue);
-        others.any(|(_, awaited)| awaited.contains(uid))
+    /// The pods, by uid, that other queues than this wait for to be gone.
+    pub(crate) fn awaited_by_others(&self, queue: QueueId) -> HashSet<Arc<str>> {
+        let others = self.reclaims.awaited().filter(|(other, _)| *other != queue);
+        others.flat_map(|(_, awaited)| awaited.iter().cloned()).collect()
     }
 
     /// Whether anything is set aside.

@@ -51,7 +51,7 @@ impl Holders {
     }
 
     /// What pods hold, and those that hold that, the first to be taken back first.
-    pub(crate) fn alike(&self) -> impl Iterator<Item = (&Held, &BTreeSet<Turn>)> {
+    pub(crate) fn alike(&self) -> impl ExactSizeIterator<Item = (&Held, &BTreeSet<Turn>)> {
         self.alike.iter()
     }
 

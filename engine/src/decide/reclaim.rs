@@ -189,7 +189,8 @@ fn look_at(
         assumed.filter_map(|assumed| cluster.to_set_aside(assumed.pod, |dimension| is_share(cluster, dimension)));
     let leaving_or_taken = leaving.iter().chain(&look.taken);
     let awaited = leaving_or_taken.filter_map(|id| Some(Arc::clone(&cluster.pod(*id)?.uid)));
-    let awaited = awaited.filter(|uid| !cluster.is_awaited_by_another(queue, uid));
+    let by_others = cluster.awaited_by_others(queue);
+    let awaited = awaited.filter(|uid| !by_others.contains(uid));
     let expected = Expected {
         claim: std::mem::take(&mut look.claim),
         groups: std::mem::take(&mut look.groups),
@@ -327,7 +328,8 @@ impl Look {
         self.forget_assumptions(cluster, assumed);
         let back: Vec<_> = self.taken.drain(taken..).collect();
         cluster.put_back(&back);
-        self.pool = None;
+        // What was found out about its pods may rest on what was assumed.
+        self.pool = self.pool.take().and_then(|pool| pool.of_another_gang(&pool.key));
         self.evictions.truncate(evictions);
         self.claim = claim;
     }
@@ -346,7 +348,15 @@ impl Look {
             let requested = requested.map(|(dimension, _)| dimension);
             let key = Key::new(cluster, shape, charged.chain(requested));
             if self.pool.as_ref().is_none_or(|pool| pool.key != key) {
-                self.pool = Some(Pool::new(cluster, shape, key, self.modes, self.now));
+                let alike = self.pool.as_ref().and_then(|pool| pool.of_another_gang(&key));
+                let anew = |effort: &Effort| Pool::new(cluster, shape, key.clone(), (self.modes, self.now), effort);
+                debug_assert!(
+                    alike
+                        .as_ref()
+                        .is_none_or(|pool| pool.is_alike(&anew(&Effort::of_gang()))),
+                    "queues have less to give than for the gang before"
+                );
+                self.pool = Some(alike.unwrap_or_else(|| anew(&self.effort)));
             }
             let pool = self.pool.as_mut()?;
             let plan = pool.cheapest(cluster, shape, alternative, &asked, &self.effort)?;

@@ -26,6 +26,9 @@ use crate::policies::reclaim::{Candidate, cost, select};
 /// How many pods beside those on a node are considered for what is missing elsewhere than on the node.
 const ELSEWHERE: usize = 64;
 
+/// What it costs to compare what one kind of pods has of one dimension.
+const LOOK_AT_KIND: usize = 8;
+
 /// What a set costs: less is better. The highest priority in it, how many pods it is, and their ranks, the dearest first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Cost(Option<i32>, usize, Vec<Rank>);
@@ -51,7 +54,7 @@ impl Plan {
 }
 
 /// What pods have in common for which the same may be taken back.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Key {
     /// The priority that pods of the same queue are below.
     priority: i32,
@@ -71,12 +74,19 @@ impl Key {
             dimensions: dimensions.into_iter().collect(),
         }
     }
+
+    /// Whether nothing but their gang differs.
+    fn is_alike_but_for_gang(&self, other: &Self) -> bool {
+        self.priority == other.priority && self.dimensions == other.dimensions
+    }
 }
 
 /// Who may be taken back for pods that have this in common.
 pub(super) struct Pool {
     pub(super) key: Key,
     victims: Victims,
+    /// Whether nobody was taken out of it.
+    is_whole: bool,
 }
 
 /// What is asked for one pod.
@@ -189,9 +199,34 @@ impl Question<'_> {
 
 impl Pool {
     /// Whoever may be taken back for a pod of this shape, whichever of the dimensions of the key it lacks.
-    pub(super) fn new(cluster: &Cluster, shape: &Shape, key: Key, modes: Modes, now: Timestamp) -> Self {
-        let victims = Victims::new(cluster, shape, &key.dimensions, modes, now);
-        Self { key, victims }
+    pub(super) fn new(
+        cluster: &Cluster,
+        shape: &Shape,
+        key: Key,
+        (modes, now): (Modes, Timestamp),
+        effort: &Effort,
+    ) -> Self {
+        let victims = Victims::new(cluster, shape, &key.dimensions, modes, now, effort);
+        Self {
+            key,
+            victims,
+            is_whole: true,
+        }
+    }
+
+    /// The same for pods of another gang with which they have all else in common, so that not each gang costs a look at all queues. None where
+    /// more differs, or where queues have less than they had since somebody was taken out.
+    pub(super) fn of_another_gang(&self, key: &Key) -> Option<Self> {
+        (self.is_whole && self.key.is_alike_but_for_gang(key)).then(|| Self {
+            key: key.clone(),
+            victims: self.victims.of_another_gang(key.gang),
+            is_whole: true,
+        })
+    }
+
+    /// Whether it is for the same pods, and of the same queues.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        self.key == other.key && self.victims.are_of_queues_of(&other.victims)
     }
 
     /// The pods of candidates.
@@ -201,6 +236,7 @@ impl Pool {
 
     /// Takes candidates out of the pool, and returns their pods.
     pub(super) fn take(&mut self, places: &[usize]) -> Vec<PodId> {
+        self.is_whole = false;
         self.victims.take(places)
     }
 
@@ -214,6 +250,13 @@ impl Pool {
         effort: &Effort,
     ) -> Option<Plan> {
         let levels = missing_at_levels(cluster, shape.queue, asked);
+        // All kinds of pods are gone over for each dimension: anybody can make one of each pod.
+        let kinds = self.victims.kinds_in_all(cluster);
+        effort.spend(
+            kinds
+                .saturating_mul(levels.len() + self.key.dimensions.len())
+                .saturating_mul(LOOK_AT_KIND),
+        );
         let fewest = self.victims.fewest(cluster, &levels)?.max(1);
         let (elsewhere, are_all) = self.elsewhere(cluster, &levels);
         let requested = shape.task.request_with(alternative).iter();

@@ -26,6 +26,7 @@ use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 const MOST_SHARERS: usize = 65;
 
 /// A queue whose pods may be taken back.
+#[derive(PartialEq)]
 struct Source {
     is_own: bool,
     /// The lowest level above the waiting queue that it is part of.
@@ -60,7 +61,7 @@ pub(super) struct Ways {
 
 /// Whoever may be taken back for pods of one priority, for what may be missing.
 pub(super) struct Victims {
-    sources: BTreeMap<QueueId, Source>,
+    sources: Rc<BTreeMap<QueueId, Source>>,
     /// The priority that pods of the same queue are below.
     priority: i32,
     /// The gang that those are of for whom somebody is taken back.
@@ -77,8 +78,15 @@ pub(super) struct Victims {
 }
 
 impl Victims {
-    /// Those of the queues that have any.
-    pub(super) fn new(cluster: &Cluster, shape: &Shape, missing: &[Dimension], modes: Modes, now: Timestamp) -> Self {
+    /// Those of the queues that have any. Each queue costs as much as a node, for each level and each dimension.
+    pub(super) fn new(
+        cluster: &Cluster,
+        shape: &Shape,
+        missing: &[Dimension],
+        modes: Modes,
+        now: Timestamp,
+        effort: &Effort,
+    ) -> Self {
         let path: Vec<_> = cluster.ancestry(shape.queue).collect();
         let mut sources = BTreeMap::new();
         for (id, queue) in cluster.queues() {
@@ -87,6 +95,7 @@ impl Victims {
                 continue;
             }
             let own_path: Vec<_> = cluster.ancestry(id).collect();
+            effort.spend(LOOK_AT_NODE.saturating_mul(own_path.len() + missing.len()));
             let level = path.iter().position(|level| own_path.contains(level));
             let below = own_path.iter().copied().take_while(|level| !path.contains(level));
             let below: Vec<_> = below.collect();
@@ -105,10 +114,24 @@ impl Victims {
             };
             sources.insert(id, source);
         }
+        Self::of(Rc::new(sources), shape.preempts_below(), gang_of(cluster, shape), now)
+    }
+
+    /// Whether these are of the same queues, which may give the same.
+    pub(super) fn are_of_queues_of(&self, other: &Self) -> bool {
+        self.sources == other.sources
+    }
+
+    /// The same for pods of another gang, of queues that have as much as they had.
+    pub(super) fn of_another_gang(&self, gang: Option<WorkloadId>) -> Self {
+        Self::of(Rc::clone(&self.sources), self.priority, gang, self.now)
+    }
+
+    fn of(sources: Rc<BTreeMap<QueueId, Source>>, priority: i32, gang: Option<WorkloadId>, now: Timestamp) -> Self {
         Self {
             sources,
-            priority: shape.preempts_below(),
-            gang: gang_of(cluster, shape),
+            priority,
+            gang,
             now,
             known: Vec::new(),
             ways: HashMap::new(),
@@ -135,7 +158,7 @@ impl Victims {
         needs: Option<&[Need]>,
     ) -> Vec<(&'c BTreeSet<Turn>, Option<i32>)> {
         let mut found = Vec::new();
-        for (id, source) in &self.sources {
+        for (id, source) in self.sources.iter() {
             let end = source.is_own.then_some(self.priority);
             for ((charged, _), turns) in cluster.queue(*id).holders.alike() {
                 let gives = |(place, dimension, _): &Need| source.reaches(*place) && charged.get(*dimension) > 0;
@@ -145,6 +168,12 @@ impl Victims {
             }
         }
         found
+    }
+
+    /// How many kinds of pods there are to choose from.
+    pub(super) fn kinds_in_all(&self, cluster: &Cluster) -> usize {
+        let queues = self.sources.keys();
+        queues.map(|id| cluster.queue(*id).holders.alike().len()).sum()
     }
 
     /// Of each queue, for each need, as many as give all of it, those first that give most: as far as the steps last.
@@ -397,8 +426,9 @@ impl Victims {
             }
         }
         // A pod may be there by itself and as part of a whole.
+        let taken: HashSet<_> = pods.iter().collect();
         for candidate in &mut self.known {
-            if candidate.members.iter().any(|member| pods.contains(&member.pod)) {
+            if candidate.members.iter().any(|member| taken.contains(&member.pod)) {
                 candidate.members.clear();
             }
         }

@@ -217,6 +217,44 @@ fn a_gang_in_several_queues_is_taken_back_for_none_of_its_own() {
 }
 
 #[test]
+fn not_each_gang_costs_a_look_at_all_queues() {
+    const QUEUES: u64 = 100;
+    /// The least that it costs to look at one queue.
+    const ONE: u64 = 16;
+    let steps = |gangs: u64| {
+        let mut world = World::with(queue_plugin("capacity", "allocate, reclaim", ""));
+        world.node(&node("n1").cards("A", 200));
+        world.node(&node("n2").cards("A", 0));
+        world.queue(&plain("a").deserved_cards(r#"{"A": 100}"#));
+        for other in 0..QUEUES {
+            let name = format!("b-{other}");
+            world.queue(&plain(&name).deserved_cards(r#"{"A": 1}"#));
+            world.pod(&pod(&name).queue(&name).asks("A", 1).assigned("A").on("n1"));
+        }
+        world.pod(&pod("most").queue("a").asks("A", 80).assigned("A").on("n1"));
+        for gang in 0..20 {
+            let name = format!("g-{gang}");
+            world.group(&group(&name, 2).queue("a"));
+            world.pod(&pod(&name).of(&name).queue("a").asks("A", 1).assigned("A").on("n1"));
+        }
+        for gang in 0..gangs {
+            world.pod(
+                &pod(&format!("w-{gang}"))
+                    .of(&format!("g-{gang}"))
+                    .queue("a")
+                    .asks("A", 1),
+            );
+        }
+        let round = world.round();
+        assert_eq!(evictions(&mut world), [], "nobody has more than it deserves");
+        round.steps
+    };
+    let (one, twenty) = (steps(1), steps(20));
+    assert!(one >= QUEUES * ONE, "{one} steps");
+    assert!(twenty < one + QUEUES * ONE, "{one} steps for one, {twenty} for twenty");
+}
+
+#[test]
 fn a_pod_takes_back_what_its_gang_has_beyond_the_minimum() {
     let mut world = World::with(queue_plugin("capacity-card", PREEMPT, "cardUnlimitedCpuMemory: true"));
     world.node(&node("n1").cards("A", 3));
