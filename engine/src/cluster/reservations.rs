@@ -1,6 +1,6 @@
 //! What queues keep for workloads that are in them, until their pods take over.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -30,10 +30,8 @@ pub(super) struct Reservations {
     /// Queues that may have come to refuse those for whom they keep something.
     unreviewed: BTreeSet<QueueId>,
     /// Workloads that something is kept for, now or again: while all of their pods ran nothing was, and their queue may have come
-    /// to refuse them.
+    /// to refuse them; and it may be more than they were checked for, by their pods or by the configuration.
     kept_anew: BTreeSet<WorkloadId>,
-    /// Workloads for which something else may be kept than they were checked for, by their pods, and what was kept for them before.
-    metered_anew: BTreeMap<WorkloadId, Demand>,
 }
 
 impl Reservations {
@@ -61,6 +59,7 @@ impl Cluster {
             .insert((self.time_in_queue_ends(enqueued), id));
         self.workloads[id].enter_queue(enqueued);
         self.settle(id);
+        self.note_checked(id);
     }
 
     /// A refusal by a queue, as things stand.
@@ -105,22 +104,30 @@ impl Cluster {
         let queues = std::mem::take(&mut self.reservations.unreviewed);
         let kept = queues.iter().flat_map(|queue| self.queues[*queue].keeps_for.iter());
         let mut kept: BTreeSet<_> = kept.copied().collect();
-        let anew = std::mem::take(&mut self.reservations.kept_anew).into_iter();
+        let anew = self.reservations.kept_anew.iter().copied();
         kept.extend(anew.filter(|id| self.workload(*id).reserved().is_some()));
         kept
     }
 
-    /// Workloads for which more is kept than was, since the pods have changed that they wait with, and what is kept for them now.
-    pub(crate) fn take_metered_anew(&mut self) -> Vec<(WorkloadId, QueueId, Demand)> {
-        let metered = std::mem::take(&mut self.reservations.metered_anew).into_iter();
-        let grown = metered.filter_map(|(id, earlier)| {
-            let (queue, demand) = self.workload(id).reservation()?;
-            // Beside cards, resources count or not.
-            let mut resources = demand.resources.iter();
-            let has_grown = resources.any(|(dimension, amount)| amount > earlier.resources.get(dimension));
-            has_grown.then(|| (id, queue, demand.clone()))
-        });
-        grown.collect()
+    /// Workloads for which more is kept than they were checked for, and what is kept for them now. Of the others, what is kept now is what
+    /// they were checked for: what was kept beyond it may be others' by the time that it is wanted again.
+    pub(crate) fn take_grown(&mut self) -> Vec<(WorkloadId, QueueId, Demand)> {
+        let mut grown = Vec::new();
+        for id in std::mem::take(&mut self.reservations.kept_anew) {
+            let workload = self.workload(id);
+            match workload.reservation() {
+                Some((queue, demand)) if workload.was_checked_for_less_than(demand) => {
+                    grown.push((id, queue, demand.clone()));
+                }
+                _ => self.note_checked(id),
+            }
+        }
+        grown
+    }
+
+    /// What is kept for a workload, if anything is, its queue was found to take.
+    pub(crate) fn note_checked(&mut self, id: WorkloadId) {
+        self.workloads[id].note_checked();
     }
 
     /// What was in its queue when this program began to lead, oldest first; nothing after the first time.
@@ -255,12 +262,9 @@ impl Cluster {
             .terms
             .as_ref()
             .map(|terms| self.metered(workload, &terms.demand));
-        let Some(kept) = workload.reserved().filter(|kept| demand.as_ref() != Some(*kept)) else {
-            return;
-        };
-        let kept = kept.clone();
-        self.reservations.metered_anew.entry(id).or_insert(kept);
-        self.unreserve(id);
+        if workload.reserved().is_some_and(|kept| demand.as_ref() != Some(kept)) {
+            self.unreserve(id);
+        }
     }
 
     /// Puts a workload in line for its queue, unless it stands aside.

@@ -191,6 +191,8 @@ pub struct Facts {
     pub(super) named: usize,
     /// What its queue keeps for it.
     pub(super) reserved: Option<(QueueId, Demand)>,
+    /// What of that its queue was last found to take, since it is in its queue.
+    pub(super) checked: Option<Demand>,
     /// The last verdict, where it was a refusal, and of what.
     pub refused: Option<(Step, Refused)>,
     /// The reason it was told last.
@@ -341,6 +343,15 @@ impl Facts {
     /// The same, and in which queue.
     pub(super) fn reservation(&self) -> Option<(QueueId, &Demand)> {
         self.reserved.as_ref().map(|(queue, demand)| (*queue, demand))
+    }
+
+    /// Whether its queue was not asked yet whether it takes as much of anything. Its cards are those that it asks for; beside them, resources
+    /// count or not.
+    pub(super) fn was_checked_for_less_than(&self, demand: &Demand) -> bool {
+        let mut resources = demand.resources.iter();
+        self.checked
+            .as_ref()
+            .is_none_or(|checked| resources.any(|(dimension, amount)| amount > checked.resources.get(dimension)))
     }
 
     /// The priority of the first of its pods that wait.

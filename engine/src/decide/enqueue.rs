@@ -37,11 +37,14 @@ pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
         }
     }
     // More may be kept than was checked.
-    for (id, queue, demand) in cluster.take_metered_anew() {
-        if let Err(refused) = check(cluster, id, queue, &cluster.workload(id).namespace, &demand) {
-            // Or who made such pods and deleted them in turn would keep quota for ever.
-            cluster.dequeue_in_vain(id);
-            cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
+    for (id, queue, demand) in cluster.take_grown() {
+        match check(cluster, id, queue, &cluster.workload(id).namespace, &demand) {
+            Ok(()) => cluster.note_checked(id),
+            Err(refused) => {
+                // Or who made such pods and deleted them in turn would keep quota for ever.
+                cluster.dequeue_in_vain(id);
+                cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
+            }
         }
     }
     let effort = Effort::of_gang();

@@ -83,6 +83,7 @@ impl Workload {
             line: BTreeSet::new(),
             named: 0,
             reserved: None,
+            checked: None,
             refused: None,
             told: None,
             shown: None,
@@ -322,6 +323,7 @@ impl Workload {
 
     /// It is in its queue no longer. Returns since when it was.
     pub(in crate::cluster) fn leave_queue(&mut self) -> Option<Enqueued> {
+        self.0.checked = None;
         self.0.enqueued.take()
     }
 
@@ -338,6 +340,13 @@ impl Workload {
     /// Its queue keeps this for it.
     pub(in crate::cluster) fn reserve(&mut self, queue: QueueId, demand: Demand) {
         self.0.reserved = Some((queue, demand));
+    }
+
+    /// Its queue was found to take what it keeps for it, if it keeps anything.
+    pub(in crate::cluster) fn note_checked(&mut self) {
+        if let Some((_, demand)) = &self.0.reserved {
+            self.0.checked = Some(demand.clone());
+        }
     }
 
     /// Its queue keeps nothing for it any more. Returns what it kept.

@@ -2,9 +2,7 @@
 
 use super::*;
 
-/// It kept eighty of eight CPUs, and nobody else in the queue got any, until its time in the queue was over.
-#[test]
-fn what_more_is_kept_without_the_pods_of_cards_is_checked() {
+fn world_of_few_cpus() -> World {
     let mut world = World::with(configuration("cardUnlimitedCpuMemory: true", "inqueueTimeout: 10m"));
     world.node(&node("n1").cards("A100", 8));
     world.namespace("team", &[("team", "a")], None);
@@ -14,6 +12,13 @@ fn what_more_is_kept_without_the_pods_of_cards_is_checked() {
             .capability("cpu", "8")
             .capability("memory", "1Ti"),
     );
+    world
+}
+
+/// It kept eighty of eight CPUs, and nobody else in the queue got any, until its time in the queue was over.
+#[test]
+fn what_more_is_kept_without_the_pods_of_cards_is_checked() {
+    let mut world = world_of_few_cpus();
     for (cpu, is_kept) in [("8", true), ("80", false)] {
         let group = group("g", 2).set(["spec", "minResources"], json!({"cpu": cpu}));
         world.group(&group);
@@ -31,5 +36,63 @@ fn what_more_is_kept_without_the_pods_of_cards_is_checked() {
         }
         world.remove_group("team", "g");
         world.admit();
+    }
+}
+
+/// In between nothing was kept, with which it could have been compared.
+#[test]
+fn what_more_is_kept_is_checked_where_the_pod_of_cards_was_let_in_and_never_ran() {
+    for (cpu, is_kept) in [("8", true), ("80", false)] {
+        let mut world = world_of_few_cpus();
+        world.group(&group("g", 1).set(["spec", "minResources"], json!({"cpu": cpu})));
+        world.pod(&pod("card").asks("A100", 1).of("g"));
+        assert_eq!(world.admit_names(), ["card"]);
+        world.confirm("card");
+        assert_eq!(world.admit(), []);
+        assert!(!world.is_kept("team", "g"), "its pod has taken over");
+        world.remove_pod("card");
+        assert_eq!(world.admit(), []);
+        assert_eq!(world.is_kept("team", "g"), is_kept, "{cpu}");
+        if !is_kept {
+            assert_eq!(world.refused("g").1.reason.as_str(), "InsufficientCPUQuota");
+        }
+    }
+}
+
+/// What is not kept meanwhile others may take.
+#[test]
+fn what_was_checked_once_is_checked_again_after_less_was_kept() {
+    let mut world = world_of_few_cpus();
+    world.group(&group("g", 2).set(["spec", "minResources"], json!({"cpu": "8"})));
+    world.admit();
+    let kept = |world: &World| {
+        world
+            .is_kept("team", "g")
+            .then(|| world.known_queue("team-a").inqueue.clone())
+    };
+    let whole = kept(&world);
+    world.pod(&pod("card").asks("A100", 1).of("g"));
+    world.admit();
+    assert!(kept(&world).is_some() && kept(&world) != whole);
+    world.group(&group("h", 2).set(["spec", "minResources"], json!({"cpu": "8"})));
+    world.admit();
+    assert!(world.is_kept("team", "h"));
+    world.remove_pod("card");
+    world.admit();
+    assert!(world.is_kept("team", "h") && !world.is_kept("team", "g"));
+}
+
+/// What counts may have become more by the configuration.
+#[test]
+fn what_more_is_kept_by_another_configuration_is_checked() {
+    for (cpu, is_kept) in [("8", true), ("80", false)] {
+        let mut world = world_of_few_cpus();
+        world.group(&asking("g", 2).set(["spec", "minResources"], json!({"cpu": cpu})));
+        world.admit();
+        assert!(world.is_kept("team", "g"));
+        let now = world.now;
+        world.set_configuration(configuration("", "inqueueTimeout: 10m"), now);
+        world.admit();
+        assert_eq!(world.is_kept("team", "g"), is_kept, "{cpu}");
     }
 }
