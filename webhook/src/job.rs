@@ -27,6 +27,10 @@ pub fn hold(request: &RawRequest<'_>) -> Result<Held, Denial> {
         return Ok(Held::default());
     };
     let job = read(object)?;
+    // It makes no pods any more, and its finalizers are taken off, open door or not.
+    if job.metadata.deletion_timestamp.is_some() {
+        return Ok(Held::default());
+    }
     let old = request.old_object.filter(|_| request.is("UPDATE"));
     let old = old.map(read).transpose()?;
     if !job.metadata.annotations.contains_key(CARD_REQUEST) {

@@ -119,6 +119,32 @@ fn a_job_that_asks_no_more_is_let_go_and_loses_the_mark() {
     }
 }
 
+/// It was resumed: for as long as its finalizers kept it, and for nobody.
+#[test]
+fn a_job_that_is_being_deleted_stays_as_it_is() {
+    let deleted = |mut job: Value| {
+        job["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        job
+    };
+    let mut no_more = marked(job(Some(true)));
+    no_more["metadata"]["annotations"]
+        .as_object_mut()
+        .unwrap()
+        .remove(CARD_REQUEST);
+    let mut freed = no_more.clone();
+    freed["metadata"]["finalizers"] = json!([]);
+    for (object, old) in [
+        (freed, no_more.clone()),
+        (no_more, marked(job(Some(true)))),
+        (job(Some(false)), job(Some(true))),
+    ] {
+        let (object, old) = (deleted(object), deleted(old));
+        let verdict = mutate("UPDATE", &object, &old);
+        assert_eq!(verdict.allowed(), [""; 0]);
+        assert_eq!(verdict.object(), &object);
+    }
+}
+
 #[test]
 fn a_job_that_cannot_be_read_is_refused() {
     let refused = mutate(

@@ -140,7 +140,7 @@ impl Cluster {
         let naming = naming_of(&job.spec.template.metadata);
         let queue = self.queue_of_workload(namespace, &naming);
         let said = match (job.is_suspended(), metadata.annotations.contains_key(JOB_HELD)) {
-            _ if job.is_finished() => Said::Over,
+            _ if job.is_finished() || metadata.deletion_timestamp.is_some() => Said::Over,
             (true, true) => Said::Waiting,
             (true, false) => Said::Over,
             (false, _) if job.has_ended_pods() => Said::Started,

@@ -305,6 +305,20 @@ fn a_job_that_is_suspended_by_its_user_stays_so() {
     assert!(world.nothing_is_reserved());
 }
 
+/// It was resumed, and quota was kept for pods that no Job on its way out makes: for as long as its finalizers kept it.
+#[test]
+fn nothing_is_kept_for_a_job_that_is_being_deleted() {
+    let mut world = world();
+    let job = held_job("job", r#"{"A100": 4}"#);
+    world.job(&job.clone().deleted(0));
+    assert_eq!(world.resume(), [""; 0]);
+    world.job(&job);
+    assert_eq!(world.resume(), ["job"]);
+    assert!(!world.nothing_is_reserved());
+    world.job(&job.deleted(0));
+    assert!(world.nothing_is_reserved());
+}
+
 #[test]
 fn a_job_that_could_not_be_resumed_is_tried_again() {
     let mut world = world();

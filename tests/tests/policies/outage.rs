@@ -263,6 +263,11 @@ async fn updates_that_say_nothing_of_cards_pass() -> Outcome {
     job["metadata"]["annotations"] = json!({ keys::CARD_REQUEST: "{}" });
     job["spec"]["suspend"] = json!(true);
     kubectl_of.apply(&job.to_string()).await?;
+    // It asks no more, and nobody has taken the mark off.
+    job["metadata"]["name"] = json!("marked");
+    job["metadata"]["annotations"] = json!({ keys::JOB_HELD: "true" });
+    job["metadata"]["finalizers"] = json!(["example.com/kept"]);
+    kubectl_of.apply(&job.to_string()).await?;
     let mut group = volcano("PodGroup", &Value::Null);
     group["metadata"]["name"] = json!("group");
     group["spec"] = json!({ "queue": "plain", "minMember": 4, "minTaskMember": { "worker": 1 } });
@@ -310,6 +315,12 @@ async fn updates_that_say_nothing_of_cards_pass() -> Outcome {
     assert_refused("request changed", "requests", changed);
     let finalizers = json!({ "metadata": { "finalizers": ["example.com/kept"] } });
     assert_accepted("Job's finalizer", patch(&["job", "old"], finalizers).await?);
+    let marked = patch(
+        &["job", "marked", dry],
+        json!({ "metadata": { "labels": { "a": "b" } } }),
+    )
+    .await?;
+    assert_refused("marked", "jobs", marked);
     // Nobody would hold it until its queue has room.
     let resumed = patch(&["job", "old"], json!({ "spec": { "suspend": false } })).await?;
     assert_refused("resumed", "jobs", resumed);
@@ -322,9 +333,11 @@ async fn updates_that_say_nothing_of_cards_pass() -> Outcome {
     assert_accepted("group's priority", patch(group, priority).await?);
 
     // On their way out, objects lose their finalizers, open door or not.
-    kubectl_of.run(["delete", "job", "old", "--wait=false"]).await?;
     let none = json!({ "metadata": { "finalizers": null } });
-    assert_accepted("the last finalizer", patch(&["job", "old"], none).await?);
+    for job in ["old", "marked"] {
+        kubectl_of.run(["delete", "job", job, "--wait=false"]).await?;
+        assert_accepted("the last finalizer", patch(&["job", job], none.clone()).await?);
+    }
     // Whether a queue is still needed, nobody can say now.
     let removal = kubectl(&cluster.plane, &["delete", "queue", "old", dry], None).await?;
     assert_refused("queue removed", "queue-removal", removal);

@@ -163,7 +163,7 @@ fn jobs_that_have_no_pods_are_told_where_they_are() {
     world.job(&suspended);
     assert_eq!(
         about(&mut world),
-        "Job whole has ended, or was suspended by somebody else than Cardgate: Cardgate does not hold it"
+        "Job whole has ended, is being deleted, or was suspended by somebody else than Cardgate: Cardgate does not hold it"
     );
     world.job(&suspended.set(["spec", "suspend"], false));
     assert_eq!(about(&mut world), "Job whole has no pods yet, and waits for nothing");
