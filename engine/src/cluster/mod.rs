@@ -193,6 +193,8 @@ pub struct Cluster {
     held_elsewhere: HeldElsewhere,
     /// When what time brings was looked at last.
     now: Timestamp,
+    /// How far the clock has gone back since, step by step, and nothing was brought back by that.
+    stepped_back: SignedDuration,
     pods: Pods,
     deadlines: Deadlines,
     arrivals: u64,
@@ -246,6 +248,7 @@ impl Cluster {
             lapses: Lapses::default(),
             held_elsewhere: HeldElsewhere::default(),
             now: Timestamp::MIN,
+            stepped_back: SignedDuration::ZERO,
             pods: Pods::default(),
             deadlines: Deadlines::default(),
             arrivals: 0,

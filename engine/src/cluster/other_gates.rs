@@ -21,21 +21,25 @@ pub(super) struct HeldElsewhere {
 }
 
 impl HeldElsewhere {
-    /// The namespace whose turn it is, of those that have a pod that was created until then.
-    fn next_namespace(&self, until: Timestamp) -> Option<Arc<str>> {
-        let is_due =
-            |pods: &BTreeSet<(Timestamp, Arc<str>)>| pods.first().is_some_and(|(created, _)| *created <= until);
+    /// The namespace whose turn it is, of those that have a pod whose turn it may be by when it was created.
+    fn next_namespace(&self, may_be: impl Fn(Timestamp) -> bool) -> Option<Arc<str>> {
+        let is_due = |pods: &BTreeSet<(Timestamp, Arc<str>)>| {
+            let mut ends = pods.first().into_iter().chain(pods.last());
+            ends.any(|(created, _)| may_be(*created))
+        };
         let behind = self.last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.pods.range::<Arc<str>, _>((behind, Bound::Unbounded));
         let mut in_turn = behind.chain(&self.pods).filter(|(_, pods)| is_due(pods));
         in_turn.next().map(|(namespace, _)| Arc::clone(namespace))
     }
 
-    /// Takes out the next, of those that were created until then: its unique id.
-    fn take_next(&mut self, until: Timestamp) -> Option<Arc<str>> {
-        let namespace = self.next_namespace(until)?;
+    /// Takes out the next, of those whose turn it may be by when they were created: its unique id. That is who is there for long, or was created
+    /// by a clock that ran far ahead: the first of a namespace, or its last.
+    fn take_next(&mut self, may_be: impl Fn(Timestamp) -> bool) -> Option<Arc<str>> {
+        let namespace = self.next_namespace(&may_be)?;
         let pods = self.pods.get_mut(&namespace)?;
-        let (_, uid) = pods.pop_first()?;
+        let is_first = pods.first().is_some_and(|(created, _)| may_be(*created));
+        let (_, uid) = if is_first { pods.pop_first() } else { pods.pop_last() }?;
         if pods.is_empty() {
             self.pods.remove(&namespace);
         }
@@ -63,14 +67,14 @@ impl Cluster {
         }
     }
 
-    /// Whether one may have to be told, of those that were created until then.
-    pub(crate) fn has_held_elsewhere(&self, until: Timestamp) -> bool {
-        self.held_elsewhere.next_namespace(until).is_some()
+    /// Whether one may have to be told, of those whose turn it may be by when they were created.
+    pub(crate) fn has_held_elsewhere(&self, may_be: impl Fn(Timestamp) -> bool) -> bool {
+        self.held_elsewhere.next_namespace(may_be).is_some()
     }
 
-    /// Takes out the next that has to be told, of those that were created until then.
-    pub(crate) fn next_held_elsewhere(&mut self, until: Timestamp) -> Option<PodId> {
-        while let Some(uid) = self.held_elsewhere.take_next(until) {
+    /// Takes out the next that has to be told, of those whose turn it may be by when they were created.
+    pub(crate) fn next_held_elsewhere(&mut self, may_be: impl Fn(Timestamp) -> bool) -> Option<PodId> {
+        while let Some(uid) = self.held_elsewhere.take_next(&may_be) {
             let id = self.pod_with_uid(&uid);
             if let Some(id) = id.filter(|id| self.pod(*id).is_some_and(Pod::is_held_elsewhere)) {
                 return Some(id);

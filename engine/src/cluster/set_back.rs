@@ -5,10 +5,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
 
-/// A clock that goes back by less than this goes on as ever: nobody waits much longer by that.
+/// A clock that goes back by less than this goes on as ever: nobody waits much longer by that. Such steps add up, until they are as much together.
 const LEAST: SignedDuration = SignedDuration::from_secs(5);
 
-/// How far the clock was set back.
+/// How far the clock was set back, since what was noted was brought back last.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SetBack {
     /// What time it is since then.
@@ -30,7 +30,8 @@ impl Cluster {
     /// much: so before anything is noted by the clock that was set back. What objects say of themselves stays as it is: by whose clock that is nobody knows.
     pub fn tell_time(&mut self, now: Timestamp) {
         let before = std::mem::replace(&mut self.now, now);
-        let by = before.duration_since(now);
+        let by = self.stepped_back + before.duration_since(now).max(SignedDuration::ZERO);
+        self.stepped_back = if by < LEAST { by } else { SignedDuration::ZERO };
         if by < LEAST {
             return;
         }

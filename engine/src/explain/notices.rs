@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::turns::{Untold, untold_pods};
 use super::workload::shapes_of;
-use super::{PATIENCE, Subject, explain, pod, refusal_of_write};
+use super::{Subject, explain, has_been_patient, pod, refusal_of_write};
 use crate::cluster::Cluster;
 use crate::cluster::pod::Waits;
 use crate::cluster::waiting::Shape;
@@ -54,7 +54,8 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
         "a pod has not been told why it waits, and nobody knows"
     );
     // Pods that others hold have a turn too.
-    let of_own = limit.saturating_sub(usize::from(limit > 1 && cluster.has_held_elsewhere(now - PATIENCE)));
+    let may_be_told = |created| has_been_patient(created, now);
+    let of_own = limit.saturating_sub(usize::from(limit > 1 && cluster.has_held_elsewhere(may_be_told)));
     let untold = untold_pods(cluster, now, of_own);
     let mut notices = Vec::with_capacity(untold.len());
     let steps = Steps::new(STEPS_AT_ONCE);
@@ -84,7 +85,7 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
         cluster.note_told_lane(lane);
     }
     while notices.len() < limit
-        && let Some(id) = cluster.next_held_elsewhere(now - PATIENCE)
+        && let Some(id) = cluster.next_held_elsewhere(may_be_told)
     {
         notices.extend(notice(cluster, id));
         cluster.tell(id, Reason::HeldByAnotherGate);

@@ -15,9 +15,13 @@ const AHEAD: SignedDuration = SignedDuration::from_mins(40);
 impl World {
     /// The clock is set back, which is seen in the next round; then so many seconds go by.
     fn set_back(&mut self, seconds: i64) {
-        self.now -= AHEAD;
-        assert_eq!(self.decide(), []);
+        self.set_back_by(AHEAD);
         self.wait(seconds);
+    }
+
+    fn set_back_by(&mut self, by: SignedDuration) {
+        self.now -= by;
+        assert_eq!(self.decide(), []);
     }
 
     fn is_unplaced(&mut self, uid: &str) -> bool {
@@ -53,6 +57,28 @@ fn a_pod_stands_aside_for_no_longer() {
     assert_eq!(world.admit_names(), [""; 0], "it was to wait for 5 s");
     world.wait(4);
     assert_eq!(world.admit_names(), ["p"]);
+}
+
+/// Nobody waits much longer by one of them.
+#[test]
+fn short_steps_back_are_counted_together() {
+    for (seconds, steps, waits) in [(4, 1, 9), (4, 3, 9), (1, 40, 5), (1, 41, 6)] {
+        let mut world = world("");
+        world.pod(&pod("p").asks("A", 1));
+        assert_eq!(world.admit_names(), ["p"]);
+        world.refuse("p", world.now);
+        for _ in 0..steps {
+            world.set_back_by(SignedDuration::from_secs(seconds));
+        }
+        world.wait(waits - 1);
+        assert_eq!(
+            world.admit_names(),
+            [""; 0],
+            "{steps} of {seconds} s: it was to wait for 5 s"
+        );
+        world.wait(1);
+        assert_eq!(world.admit_names(), ["p"], "{steps} of {seconds} s");
+    }
 }
 
 /// What was heard in the round in which the clock was set back was brought back with what was noted before.
@@ -200,4 +226,45 @@ fn who_was_created_by_the_clock_that_ran_ahead_is_told_why_he_waits() {
     assert_eq!(world.notices().len(), 1);
     let told = progress(&mut world.cluster, world.now, usize::MAX);
     assert!(told.iter().any(|progress| progress.refused.is_some()), "{told:?}");
+}
+
+#[test]
+fn who_is_held_by_others_and_was_created_by_the_clock_that_ran_ahead_is_told_so() {
+    let mut world = world("");
+    let created = 10 + AHEAD.as_secs();
+    let held = |name: &str| {
+        pod(name)
+            .asks("A", 1)
+            .gates(&["card.volcano.sh/quota", "example.com/other"])
+    };
+    world.pod(&held("p").created(created));
+    world.pod(&held("q").created(11));
+    world.set_back(1);
+    assert!(world.decide().is_empty());
+    let told = world.notices();
+    assert_eq!(
+        told.iter().map(|notice| &*notice.pod.name).collect::<Vec<_>>(),
+        ["p"],
+        "q is new"
+    );
+    world.wait(1);
+    assert_eq!(world.notices().len(), 1);
+}
+
+/// It waited behind whoever came until the clock was where it had been.
+#[test]
+fn who_asked_for_something_else_by_the_clock_that_ran_ahead_goes_before_who_comes_later() {
+    let mut world = world("inqueueTimeout: 10h");
+    world.group(&asking("kept", 5));
+    world.admit();
+    world.group(&asking("g", 4));
+    world.admit();
+    world.group(&asking("g", 5));
+    world.set_back(1);
+    world.group(&asking("h", 5).created(12));
+    world.wait(3);
+    world.remove_group("team", "kept");
+    world.admit();
+    let is_kept = |name: &str| world.is_enqueued(WorkloadKind::PodGroup, name);
+    assert!(is_kept("g") && !is_kept("h"));
 }

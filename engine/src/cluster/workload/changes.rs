@@ -377,6 +377,8 @@ impl Workload {
             enqueued,
             torn_since,
             aside_until,
+            waits_since,
+            terms,
             ..
         } = &mut self.0;
         let times = enqueued.iter_mut().map(|enqueued| &mut enqueued.since);
@@ -384,6 +386,12 @@ impl Workload {
             .chain(torn_since)
             .chain(aside_until)
             .for_each(|time| back.bring_back(time));
+        // Since it was created: by whose clock that is nobody knows.
+        let created = terms.as_ref().map(|terms| terms.created);
+        if created != Some(*waits_since) {
+            back.bring_back(waits_since);
+            *waits_since = (*waits_since).max(created.unwrap_or(*waits_since));
+        }
     }
 
     /// The API server has refused to let it in so many times, and why. That is said each time.
