@@ -31,6 +31,15 @@ pub struct Shortage {
     pub is_for_betters: bool,
 }
 
+/// What of the cluster its queues are compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Supply {
+    /// What it has at this moment.
+    Now,
+    /// What it would have if all of its nodes took pods.
+    Ever,
+}
+
 /// All levels up to the cluster.
 pub(crate) const ALL_LEVELS: usize = usize::MAX;
 
@@ -58,13 +67,17 @@ impl Cluster {
 
     /// The most that the cluster gives to all queues; none where nothing is guaranteed and the document sets no such limit.
     #[inline]
-    fn cluster_limit(&self, dimension: Dimension) -> Option<i128> {
+    fn cluster_limit(&self, dimension: Dimension, supply: Supply) -> Option<i128> {
         let limits = match self.configuration.queue_plugin {
             QueuePlugin::Capacity => true,
             QueuePlugin::CapacityCard => self.top.below.guaranteed.get(dimension) > 0,
             QueuePlugin::Off => false,
         };
-        limits.then(|| self.top.total.get(dimension))
+        let away = match supply {
+            Supply::Now => 0,
+            Supply::Ever => self.top.away.get(dimension),
+        };
+        limits.then(|| self.top.total.get(dimension) + away)
     }
 
     /// A queue's own limit. Under `capacity-card` the queue that takes pods has none of what it does not name; its ancestors
@@ -82,13 +95,20 @@ impl Cluster {
 
     /// `realCapability` of a queue; none where nothing limits it.
     pub fn real_capability(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+        self.real_capability_of(id, dimension, Supply::Now)
+    }
+
+    fn real_capability_of(&self, id: QueueId, dimension: Dimension, supply: Supply) -> Option<i128> {
         let queue = self.queue(id);
         let (available, all) = match queue.parent() {
             Some(parent) => {
                 let guaranteed = self.queue(parent).below.guaranteed.get(dimension);
-                (self.real_capability(parent, dimension), guaranteed)
+                (self.real_capability_of(parent, dimension, supply), guaranteed)
             }
-            None => (self.cluster_limit(dimension), self.top.below.guaranteed.get(dimension)),
+            None => (
+                self.cluster_limit(dimension, supply),
+                self.top.below.guaranteed.get(dimension),
+            ),
         };
         let own = queue.guaranteed_in_all(dimension);
         capacity::real_capability(self.capability(id, dimension), available, all - own, own)
@@ -97,9 +117,14 @@ impl Cluster {
     /// What a queue deserves, where its spec says so.
     #[inline]
     pub fn deserved_by_spec(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+        self.deserved_of(id, dimension, Supply::Now)
+    }
+
+    #[inline]
+    fn deserved_of(&self, id: QueueId, dimension: Dimension, supply: Supply) -> Option<i128> {
         let queue = self.queue(id);
         let spec = i128::from(queue.quota()?.deserved.get(dimension)?);
-        let real = self.real_capability(id, dimension);
+        let real = self.real_capability_of(id, dimension, supply);
         Some(capacity::deserved(
             real,
             queue.guaranteed_in_all(dimension),
@@ -198,20 +223,21 @@ impl Cluster {
     fn lasting_limit(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         let compares = self.compares(self.queue(id), dimension);
         let capability = self.capability(id, dimension).filter(|_| compares);
-        capability.into_iter().chain(self.never_above(id, dimension)).min()
+        let never_above = self.never_above(id, dimension, Supply::Ever);
+        capability.into_iter().chain(never_above).min()
     }
 
     /// What a queue may have of a dimension beside all that is guaranteed to others, as a workload that it takes as a whole is compared
     /// with it.
-    pub(crate) fn limit_as_a_whole(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
-        let real = self.real_capability(id, dimension);
+    pub(crate) fn limit_as_a_whole(&self, id: QueueId, dimension: Dimension, supply: Supply) -> Option<i128> {
+        let real = self.real_capability_of(id, dimension, supply);
         let real = real.filter(|_| self.compares(self.queue(id), dimension));
-        real.into_iter().chain(self.never_above(id, dimension)).min()
+        real.into_iter().chain(self.never_above(id, dimension, supply)).min()
     }
 
     /// What a queue deserves, where it may never have more (section 2, `enableOveruse: false`).
-    fn never_above(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
-        let deserved = self.deserved_by_spec(id, dimension);
+    fn never_above(&self, id: QueueId, dimension: Dimension, supply: Supply) -> Option<i128> {
+        let deserved = self.deserved_of(id, dimension, supply);
         deserved.filter(|_| !self.may_ever_borrow(id, dimension))
     }
 
@@ -243,7 +269,8 @@ impl Cluster {
             let level = queue.level(dimension, capability);
             (level, self.deserved_by_spec(id, dimension))
         };
-        let cluster = || (self.top.level(dimension, self.cluster_limit_for(id, dimension)), None);
+        let limit = || self.cluster_limit_for(id, dimension, Supply::Now);
+        let cluster = || (self.top.level(dimension, limit()), None);
         self.ancestry(id)
             .map(of_queue)
             .chain(std::iter::once_with(cluster))
@@ -257,8 +284,8 @@ impl Cluster {
 
     /// The most that the cluster gives to all queues, as far as this queue, or one above it, is compared with it.
     #[inline]
-    pub(crate) fn cluster_limit_for(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
-        self.cluster_limit(dimension)
+    pub(crate) fn cluster_limit_for(&self, id: QueueId, dimension: Dimension, supply: Supply) -> Option<i128> {
+        self.cluster_limit(dimension, supply)
             .filter(|_| self.is_compared(id, dimension))
     }
 
@@ -304,7 +331,7 @@ impl Cluster {
         }
         let of_queue = |id| self.queue(id).level(dimension, self.limit(id, dimension).0);
         // A level without limit refuses nothing, and nothing comes after the cluster.
-        let limit = self.cluster_limit_for(id, dimension);
+        let limit = self.cluster_limit_for(id, dimension, Supply::Now);
         let cluster = limit.map(|_| self.top.level(dimension, limit));
         let levels = self.ancestry(id).map(of_queue).chain(cluster);
         capacity::check(levels, asked.into()).map_err(|(place, level)| {
@@ -335,8 +362,7 @@ impl Cluster {
             let limit = self.lasting_limit(id, dimension);
             unused(&queue.below.guaranteed, queue.guarantee(dimension), limit)
         };
-        let limit = self.cluster_limit_for(id, dimension);
-        let limit = limit.map(|limit| limit + self.top.away.get(dimension));
+        let limit = self.cluster_limit_for(id, dimension, Supply::Ever);
         let cluster = unused(&self.top.below.guaranteed, 0, limit);
         let levels = self.ancestry(id).map(of_queue).chain([cluster]);
         capacity::check(levels, asked.into()).is_ok()

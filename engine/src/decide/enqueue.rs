@@ -11,7 +11,7 @@ use super::trail_workload;
 use super::verdict::admits;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
-use crate::cluster::levels::ALL_LEVELS;
+use crate::cluster::levels::{ALL_LEVELS, Supply};
 use crate::cluster::queue::Queue;
 use crate::cluster::waiting::Refused;
 use crate::cluster::workload::{Step, WorkloadTerms};
@@ -298,10 +298,35 @@ pub(crate) fn check_at(
     queue: QueueId,
     at: Option<QueueId>,
 ) -> JobCheck<'_, impl Fn(Dimension) -> Option<i128> + '_> {
-    check_against(cluster, id, queue, at, move |dimension| match at {
-        Some(level) => cluster.limit_as_a_whole(level, dimension),
-        None => cluster.cluster_limit_for(queue, dimension),
-    })
+    check_against(cluster, id, queue, at, limits(cluster, queue, at, Supply::Now))
+}
+
+/// Whether a level could take what a workload asks for as a whole, if others held nothing of it, and all nodes took pods.
+pub(crate) fn could_ever_take(
+    cluster: &Cluster,
+    id: WorkloadId,
+    (queue, demand): (QueueId, &Demand),
+    at: Option<QueueId>,
+) -> bool {
+    let check = JobCheck {
+        loads: Vec::new(),
+        own: Vec::new(),
+        ..check_against(cluster, id, queue, at, limits(cluster, queue, at, Supply::Ever))
+    };
+    check.check(demand).is_ok()
+}
+
+/// The most that a level from a queue upwards may have; without `at`, the cluster.
+fn limits(
+    cluster: &Cluster,
+    queue: QueueId,
+    at: Option<QueueId>,
+    supply: Supply,
+) -> impl Fn(Dimension) -> Option<i128> + '_ {
+    move |dimension| match at {
+        Some(level) => cluster.limit_as_a_whole(level, dimension, supply),
+        None => cluster.cluster_limit_for(queue, dimension, supply),
+    }
 }
 
 /// The same against other limits.

@@ -12,6 +12,7 @@ use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::Step;
 use crate::decide::census::Looks;
+use crate::decide::enqueue::could_ever_take;
 use crate::decide::gang::{Hindrance, check_alone, check_group};
 use crate::decide::verdict::admits;
 use crate::ids::{QueueId, WorkloadId};
@@ -137,7 +138,7 @@ fn as_a_whole<'c>(
         };
         let level = workload::level_in_excess(cluster, id, queue, &demand);
         let short = short::of_whole(cluster, id, (queue, &demand), level, reason);
-        let is_ever = workload::could_ever_take(cluster, id, (queue, &demand), level);
+        let is_ever = could_ever_take(cluster, id, (queue, &demand), level);
         let extent = Extent::Whole(workload, At { own: queue, level });
         return (extent, What::Quota(short), is_ever);
     }

@@ -5,11 +5,10 @@ use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::{Step, Workload, WorkloadTerms};
 use crate::decide::census::Looks;
-use crate::decide::enqueue::{asked_by_pods, check_at, is_in_line, lack, lacks_still};
+use crate::decide::enqueue::{asked_by_pods, could_ever_take, is_in_line, lack, lacks_still};
 use crate::decide::line::{first_missing, line};
 use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
-use crate::policies::job_mode::JobCheck;
 use crate::reason::{About, Reason};
 use crds::configuration::format_duration;
 
@@ -133,21 +132,6 @@ pub(super) fn could_ever_be_let_in(cluster: &Cluster, id: WorkloadId, told: Opti
         (Some((Step::Enqueue, _)), _, About::Nodes | About::Mgpu) => false,
         (Some((Step::Enqueue | Step::GivenUp, _)) | None, _, _) => true,
     }
-}
-
-/// Whether a level could take what a workload asks a queue for as a whole, if others held nothing of it.
-pub(super) fn could_ever_take(
-    cluster: &Cluster,
-    id: WorkloadId,
-    (queue, demand): (QueueId, &Demand),
-    at: Option<QueueId>,
-) -> bool {
-    let check = JobCheck {
-        loads: Vec::new(),
-        own: Vec::new(),
-        ..check_at(cluster, id, queue, at)
-    };
-    check.check(demand).is_ok()
 }
 
 /// What a workload asks for as a whole, and of which queue.

@@ -7,7 +7,7 @@ use engine::explain::{Fresh, Refresher, Subject, explain, progress};
 use engine::reason::Outlook;
 use engine::refs::WorkloadKind;
 
-use crate::world::{Object, World, bare_queue, capacity, group, node, pod, queue};
+use crate::world::{Object, World, bare_queue, capacity, group, held_job, node, pod, queue};
 
 /// Two nodes of 4 cards, a queue that may have 5, and a pod that holds so many.
 fn busy(held: i64) -> World {
@@ -148,6 +148,38 @@ fn who_lacks_what_nodes_have_that_take_no_pods_now_may_wait_for_them() {
         let id = world.cluster.pod_with_uid("p").unwrap();
         let outlook = explain(&world.cluster, Subject::Pod(id)).unwrap().outlook;
         assert_eq!(outlook, Outlook::NotYet);
+    }
+}
+
+/// Groups and Jobs as a whole were told so still, and pods of a queue that may not have more than it deserves.
+#[test]
+fn whoever_lacks_what_nodes_have_that_take_no_pods_now_may_wait_for_them() {
+    type Waits = fn(&mut World);
+    let cases: [(&str, Waits); 3] = [
+        ("", |world| world.group(&group("x", 1).card_request(r#"{"A100": 1}"#))),
+        ("", |world| world.job(&held_job("x", r#"{"A100": 1}"#))),
+        ("enableOveruse: false", |world| world.pod(&pod("x").asks("A100", 1))),
+    ];
+    for (arguments, waits) in cases {
+        let mut world = World::with(capacity("enqueue, allocate", arguments));
+        world.node(&node("n1").cards("A100", 8).cordoned());
+        let team = bare_queue("team-a").quota(r#"{"A100": 3}"#);
+        world.queue(&team.deserved_cards(r#"{"A100": 3}"#));
+        world.queue(&bare_queue("team-b").guaranteed_cards(r#"{"A100": 2}"#));
+        waits(&mut world);
+        assert!(world.decide().is_empty());
+        let workloads = [WorkloadKind::PodGroup, WorkloadKind::Job];
+        let mut subjects = workloads
+            .into_iter()
+            .filter_map(|kind| world.cluster.workload_named(kind, "team", "x"))
+            .map(Subject::Workload)
+            .chain(world.cluster.pod_with_uid("x").map(Subject::Pod));
+        let subject = subjects.next().unwrap();
+        let why = explain(&world.cluster, subject).unwrap();
+        assert_eq!(why.outlook, Outlook::NotYet, "{arguments} {}", why.message());
+        world.node(&node("n1").cards("A100", 8));
+        world.decide();
+        assert!(explain(&world.cluster, subject).is_none());
     }
 }
 
