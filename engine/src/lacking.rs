@@ -26,11 +26,6 @@ impl Lacking {
         self.any + self.tasks.iter().map(|(_, missing)| missing).sum::<usize>()
     }
 
-    /// The tasks that are missing, and how many pods of each.
-    pub fn tasks(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.tasks.iter().map(|(task, missing)| (&**task, *missing))
-    }
-
     /// The places of those that are missing, all free.
     pub fn places(self) -> Places {
         Places {
@@ -39,6 +34,15 @@ impl Lacking {
             lacking: self,
         }
     }
+}
+
+/// Places that nobody has taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Free {
+    /// Of these tasks, by name, so many each.
+    pub tasks: Vec<(Arc<str>, usize)>,
+    /// So many that are anybody's.
+    pub any: usize,
 }
 
 /// The places of missing pods. It is the same in which order they are taken: so many of a task as are missing of it take its own,
@@ -85,6 +89,16 @@ impl Places {
     pub fn are_taken(&self) -> bool {
         let tasks = self.lacking.tasks.iter().zip(&self.taken);
         self.in_any() >= self.lacking.any && tasks.into_iter().all(|((_, missing), taken)| taken >= missing)
+    }
+
+    /// Which are free still.
+    pub fn free(&self) -> Free {
+        let tasks = self.lacking.tasks.iter().zip(&self.taken);
+        let free = tasks.map(|((task, missing), taken)| (Arc::clone(task), missing.saturating_sub(*taken)));
+        Free {
+            tasks: free.filter(|(_, free)| *free > 0).collect(),
+            any: self.lacking.any.saturating_sub(self.in_any()),
+        }
     }
 
     /// How many pods have places that are anybody's.

@@ -18,7 +18,6 @@ use crate::decide::verdict::admits;
 use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::reason::{About, Reason};
-use crate::refs::WorkloadKind;
 
 /// What is said where each pod would be let in by itself.
 const NOT_FOR_ALL: &str = "there is enough for it by itself, and not for all of them";
@@ -61,21 +60,13 @@ fn block(cluster: &Cluster, namespace: &str, id: WorkloadId, joining: Joining<'_
     let workload = cluster.workload(id);
     let who = format!("{} {}", workload.kind.as_str(), workload.name);
     match found {
-        Hindrance::Incomplete(there) => {
-            let least = workload.min_member();
+        Hindrance::Incomplete(there, free) => {
             let there = if *there == 1 {
                 "it is the first".to_owned()
             } else {
                 format!("with it {there} are there")
             };
-            // Of Jobs, those of Volcano alone are let in as a group.
-            let key = match workload.kind {
-                WorkloadKind::PodGroup => "spec.minMember",
-                WorkloadKind::Job => "spec.minAvailable",
-            };
-            let said =
-                format!("{who} lets {least} pods in together ({key}), and {there}: the others are to be created");
-            Reason::PodGroupIncomplete.block(&said)
+            Reason::PodGroupIncomplete.block(&workload::incomplete(workload, &there, free))
         }
         Hindrance::TooMany => Block {
             reason: Reason::TooComplex.as_str().to_owned(),

@@ -98,7 +98,8 @@ impl Reason {
             Self::PodGroupNotFound => "create the PodGroup, or leave the pod's group out",
             Self::PodGroupInvalid => "mend the PodGroup, or the Job",
             Self::PodGroupIncomplete => {
-                "create the pods that are missing, or lower spec.minMember, which a Job of Volcano has as spec.minAvailable"
+                "create the pods that are missing, or lower spec.minMember or spec.minTaskMember, which a Job of Volcano has as \
+                 spec.minAvailable and spec.tasks[].minAvailable"
             }
             Self::InqueueTimeout => "make the pods sooner after the group or Job, or ask for less",
             Self::ReservationTimeout => "make room on a node that it may run on, or have it ask for less",

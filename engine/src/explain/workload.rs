@@ -9,7 +9,9 @@ use crate::decide::enqueue::{asked_by_pods, could_ever_take, is_in_line, lack, l
 use crate::decide::line::{first_missing, line};
 use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
+use crate::lacking::Free;
 use crate::reason::{About, Reason};
+use crate::refs::WorkloadKind;
 use crds::configuration::format_duration;
 
 /// How many tasks a message names.
@@ -41,12 +43,10 @@ pub(super) fn say(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms, reas
             workload.kind.as_str(),
             terms.problem.as_deref().unwrap_or("it can't be read")
         ),
-        Reason::PodGroupIncomplete => format!(
-            "PodGroup {name} lets {} pods in together (spec.minMember), and {} are there: {} to be created",
-            terms.min_member,
-            workload.admitted() + workload.succeeded() + workload.line.len(),
-            to_be_created(cluster, id)
-        ),
+        Reason::PodGroupIncomplete => {
+            let (there, free) = those_there(cluster, id);
+            incomplete(workload, &there, &free)
+        }
         Reason::InqueueTimeout => format!(
             "queue {} has kept what {} {name} asks for during {} (inqueueTimeout), and none of its pods was let in: now it \
              waits again, behind the others of its priority, and until {} nothing is kept there for any workload of \
@@ -95,23 +95,45 @@ pub(super) fn say(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms, reas
     Some(said)
 }
 
-/// Which pods of a group do not exist yet.
-fn to_be_created(cluster: &Cluster, id: WorkloadId) -> String {
-    let lacking = cluster.workload(id).lacking();
-    let line = line(cluster, id);
-    let waiting = |task: &str| {
-        line.iter()
-            .filter(|(_, shape)| shape.task_spec.as_deref() == Some(task))
-            .count()
+/// What is said of a group of which too few pods are there: how many are, and which places are free with them.
+pub(super) fn incomplete(workload: &Workload, there: &str, free: &Free) -> String {
+    // Of Jobs, those of Volcano alone are let in as a group.
+    let (of_all, of_tasks) = match workload.kind {
+        WorkloadKind::PodGroup => ("spec.minMember", "spec.minTaskMember"),
+        WorkloadKind::Job => ("spec.minAvailable", "spec.tasks[].minAvailable"),
     };
-    let tasks = lacking.tasks().filter_map(|(task, missing)| {
-        let missing = missing.checked_sub(waiting(task)).filter(|missing| *missing > 0)?;
-        Some(format!("{missing} of task {task}"))
-    });
-    match tasks.take(MOST_TASKS).collect::<Vec<_>>() {
-        tasks if tasks.is_empty() => "the others are".to_owned(),
-        tasks => format!("{} (spec.minTaskMember) are", tasks.join(", ")),
+    let (kind, name, least) = (workload.kind.as_str(), &workload.name, workload.min_member());
+    if free.tasks.is_empty() {
+        return format!(
+            "{kind} {name} lets {least} pods in together ({of_all}), and {there}: the others are to be created"
+        );
     }
+    let tasks = free.tasks.iter().take(MOST_TASKS);
+    let of_task = tasks.map(|(task, missing)| format!("{missing} of task {task}"));
+    let others = (free.any > 0).then(|| format!("{} of any", free.any));
+    let missing = of_task.chain(others).collect::<Vec<_>>().join(", ");
+    let are = match (&*free.tasks, free.any) {
+        ([(_, 1)], 0) => "is",
+        _ => "are",
+    };
+    format!(
+        "{kind} {name} lets {least} pods in together, of each task as many as it needs ({of_tasks}), and {there}: {missing} {are} to be \
+         created"
+    )
+}
+
+/// How many pods of a group there are, and which places are free with them.
+fn those_there(cluster: &Cluster, id: WorkloadId) -> (String, Free) {
+    let workload = cluster.workload(id);
+    let there = match workload.admitted() + workload.succeeded() + workload.line.len() {
+        1 => "1 is there".to_owned(),
+        there => format!("{there} are there"),
+    };
+    let mut places = workload.lacking().places();
+    for (_, shape) in line(cluster, id) {
+        places.take(shape.task_spec.as_deref());
+    }
+    (there, places.free())
 }
 
 /// Whether a workload could be let in if others held nothing of what the reason is about; `told` is the shape of its pod that is told,

@@ -13,7 +13,7 @@ use crate::decide::enqueue::{asked_by_pods, check_as_a_whole, lack};
 use crate::decide::line::{InLine, chosen, line};
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
-use crate::lacking::Places;
+use crate::lacking::{Free, Places};
 use crate::reason::Reason;
 
 /// The most pods that are judged without being there: for what needs more, it is not found out.
@@ -22,8 +22,8 @@ const MOST: usize = 1_000;
 /// Why a group would not be let in with the pods that join it.
 #[derive(Debug)]
 pub(crate) enum Hindrance {
-    /// There would be so many pods of it, fewer than it needs.
-    Incomplete(usize),
+    /// There would be so many pods of it, and these it would need still.
+    Incomplete(usize, Free),
     /// More of its pods are missing than are judged here.
     TooMany,
     /// It is refused, as a whole or for what its pods lack together.
@@ -72,7 +72,10 @@ pub(crate) fn check_group(cluster: &mut Cluster, id: WorkloadId, joining: &[(Arc
         .fold(0, |sum: usize, (_, more)| sum.saturating_add(count(*more)));
     if others > MOST {
         return vec![if come < others {
-            Hindrance::Incomplete(there + come)
+            for (shape, more) in joining {
+                places.take_up_to(shape.task_spec.as_deref(), count(*more));
+            }
+            Hindrance::Incomplete(there + come, places.free())
         } else {
             Hindrance::TooMany
         }];
@@ -90,7 +93,7 @@ pub(crate) fn check_group(cluster: &mut Cluster, id: WorkloadId, joining: &[(Arc
     }
     let mut found = Vec::new();
     if !places.are_taken() {
-        found.push(Hindrance::Incomplete(there.saturating_add(come)));
+        found.push(Hindrance::Incomplete(there.saturating_add(come), places.free()));
         if let Some((like, _)) = joining.last() {
             join(like, missing, &mut places);
         }

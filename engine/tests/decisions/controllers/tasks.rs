@@ -36,9 +36,10 @@ fn workers_hold_no_cards_while_their_parameter_server_has_no_quota() {
     assert_eq!(world.refusal_of("worker-0"), "PodGroupIncomplete");
     world.wait(2);
     let message = world.notices().remove(0).message;
-    assert!(
-        message.contains("4 are there: 1 of task ps (spec.minTaskMember) are to be created"),
-        "{message}"
+    assert_eq!(
+        message,
+        "PodGroup g lets 3 pods in together, of each task as many as it needs (spec.minTaskMember), and 4 are there: 1 of task ps is \
+         to be created"
     );
     world.pod(&of_task("ps", 0).requests("cpu", "7"));
     assert_eq!(world.admit(), []);
@@ -50,6 +51,35 @@ fn workers_hold_no_cards_while_their_parameter_server_has_no_quota() {
         ["worker-0", "worker-1", "ps-0", "worker-2"],
         "the first three together, and who has room"
     );
+}
+
+/// Which task lacks pods is said as long as one does, and so is how many of any are to come besides.
+#[test]
+fn a_group_says_which_of_its_tasks_lack_pods_and_how_many() {
+    let tasks = json!({"worker": 2, "ps": 1});
+    for (workers_there, expected) in [
+        (
+            1,
+            "and 1 is there: 1 of task ps, 1 of task worker, 2 of any are to be created",
+        ),
+        (4, "and 4 are there: 1 of task ps is to be created"),
+    ] {
+        let mut world = world("100");
+        world.group(&with_tasks(5, &tasks));
+        world.pods(workers(workers_there));
+        assert_eq!(world.refusal_of("worker-0"), "PodGroupIncomplete");
+        world.wait(2);
+        let message = world.notices().remove(0).message;
+        assert!(message.ends_with(&expected), "{message}");
+    }
+    let mut world = world("100");
+    world.group(&with_tasks(5, &tasks));
+    world.pods((0..4).map(|index| of_task(if index == 0 { "ps" } else { "worker" }, index).asks("A100", 1)));
+    assert_eq!(world.refusal_of("worker-1"), "PodGroupIncomplete");
+    world.wait(2);
+    let message = world.notices().remove(0).message;
+    let expected = "lets 5 pods in together (spec.minMember), and 4 are there: the others are to be created";
+    assert!(message.ends_with(expected), "{message}");
 }
 
 #[test]

@@ -203,6 +203,21 @@ fn a_job_in_job_mode_is_judged_as_a_whole() {
     assert!(told.admitted, "{told:?}");
 }
 
+/// It was told of the minimum, which there were enough of.
+#[test]
+fn who_joins_a_group_is_told_which_of_its_tasks_lack_pods() {
+    let mut world = world();
+    let tasks = json!({ "ps": 1, "worker": 2 });
+    world.group(&group("gang", 3).set(["spec", "minTaskMember"], tasks));
+    let worker = |name: &str| member(name, 1).label("volcano.sh/task-spec", "worker");
+    world.pods(["g0", "g1"].map(worker));
+    let told = imagined(&mut world, &worker("p"));
+    let expected = "PodGroup gang lets 3 pods in together, of each task as many as it needs (spec.minTaskMember), and with it 3 are \
+                    there: 1 of task ps is to be created";
+    assert_eq!(told.blocks[0].message, expected);
+    assert!(told.blocks[0].remedy.contains("spec.minTaskMember"), "{told:?}");
+}
+
 #[test]
 fn a_job_of_volcano_is_judged_as_the_group_that_is_made_for_it() {
     let task = |name: &str, replicas: i64| json!({ "name": name, "replicas": replicas, "template": bare_pod("p").asks("A100", 1).read::<Value>() });
