@@ -4,15 +4,22 @@
 //! whoever reads "used 3, quota 8" waits, and waits in vain where no node has as many cards as one pod asks for: that is said with it. And
 //! what each of several cards lacks may come, and yet never both for one of them.
 
-use super::pod::{ALL_EXCLUDED, NO_MGPU_NODE, could_ever_be_let_in, has_node_ever};
+use super::pod::{ALL_EXCLUDED, NO_MGPU_NODE, cards_to_name, could_ever_be_let_in, has_node_ever, list, names};
 use super::{Case, workload};
+use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::decide::census::Looks;
 use crate::decide::enqueue::could_ever_run;
+use crate::decide::fit::nodes_for;
 use crate::decide::obstacles::{asks_nodes, of_nodes};
 use crate::decide::verdict::alternatives_with_quota_ever;
+use crate::ids::WorkloadId;
 use crate::reason::{About, Outlook, Reason};
+
+/// What to do where no node has any of the cards that a pod may have: asking for fewer of them helps nobody.
+const OF_ANOTHER_CARD: &str = "create the pod anew with a card that the cluster has (kubectl get cardtypes lists them), or have a node added \
+                               that has it";
 
 /// What no waiting cures.
 #[derive(Debug)]
@@ -21,6 +28,8 @@ pub(super) struct Beyond {
     pub reason: Reason,
     /// In a sentence without numbers.
     pub said: String,
+    /// What to do about it, where it is another thing than what the reason says.
+    instead: Option<&'static str>,
 }
 
 /// What keeps somebody out for good besides this reason, which time may cure; none where nothing does.
@@ -32,16 +41,59 @@ pub(super) fn beyond(cluster: &Cluster, case: Case<'_>, reason: Reason) -> Optio
         Case::Pod(shape) => of_shape(cluster, shape, reason),
         Case::Workload(id) => match workload::shape_refused_for(cluster, cluster.workload(id), None, reason) {
             Some(shape) => of_shape(cluster, shape, reason),
-            None => (reason != Reason::NoNodeFits && !could_ever_run(cluster, id)).then(|| Beyond {
-                reason: Reason::NoNodeFits,
-                said: workload::too_few_fit(cluster, id),
-            }),
+            None => of_whole(cluster, id, reason),
         },
         Case::HeldElsewhere(_) | Case::Queue(_) => None,
     }
 }
 
+/// The same for a workload that waits as a whole.
+fn of_whole(cluster: &Cluster, id: WorkloadId, told: Reason) -> Option<Beyond> {
+    let first = workload::shapes_of(cluster, cluster.workload(id)).next();
+    let gone = first.and_then(|shape| of_cards_that_are_gone(cluster, shape));
+    gone.or_else(|| {
+        (told != Reason::NoNodeFits && !could_ever_run(cluster, id)).then(|| Beyond {
+            reason: Reason::NoNodeFits,
+            said: workload::too_few_fit(cluster, id),
+            instead: None,
+        })
+    })
+}
+
+fn of_cards_that_are_gone(cluster: &Cluster, shape: &Shape) -> Option<Beyond> {
+    // A node may come for a pod that is let in before there is one.
+    let of_nodes = shape.task.mgpu.is_none() && asks_nodes(cluster, shape);
+    let said = no_node_has(cluster, shape).filter(|_| of_nodes)?;
+    Some(Beyond {
+        reason: Reason::NoNodeFits,
+        said,
+        instead: Some(OF_ANOTHER_CARD),
+    })
+}
+
+/// That no node has any of the cards that a pod may have, where that is so, and which it could name instead.
+fn no_node_has(cluster: &Cluster, shape: &Shape) -> Option<String> {
+    let mut alternatives = shape.task.alternatives.iter();
+    let is_there = |alternative: &Alternative| !nodes_for(cluster, Some(alternative)).is_empty();
+    if shape.task.alternatives.is_empty() || alternatives.any(is_there) {
+        return None;
+    }
+    let gone = list(cluster, shape.task.cards());
+    if shape.task.claims_cards() {
+        return Some(format!("no node has {gone} now"));
+    }
+    let unknown = names(cluster, shape.task.cards());
+    Some(format!(
+        "no node has {gone} now; {}",
+        cards_to_name(cluster, shape, &unknown)
+    ))
+}
+
 fn of_shape(cluster: &Cluster, shape: &Shape, told: Reason) -> Option<Beyond> {
+    let gone = of_cards_that_are_gone(cluster, shape);
+    if gone.is_some() {
+        return gone;
+    }
     let of_cards = shape.task.mgpu.is_some();
     if !of_cards && asks_nodes(cluster, shape) {
         // The first node that could take the pod ends the search, so only a pod that never runs is looked for on all of them.
@@ -55,6 +107,7 @@ fn of_shape(cluster: &Cluster, shape: &Shape, told: Reason) -> Option<Beyond> {
                 reason: Reason::NoNodeFits,
                 said: "of the cards that it may have, those with enough quota have no node that could take it"
                     .to_owned(),
+                instead: None,
             });
         }
     }
@@ -71,12 +124,14 @@ fn of_shape(cluster: &Cluster, shape: &Shape, told: Reason) -> Option<Beyond> {
     Some(Beyond {
         reason,
         said: said.to_owned(),
+        instead: None,
     })
 }
 
 impl Beyond {
     /// What to do about it.
     pub(super) fn remedy(&self, is_of_pod: bool) -> &'static str {
-        self.reason.remedy(Outlook::Never, is_of_pod)
+        self.instead
+            .unwrap_or_else(|| self.reason.remedy(Outlook::Never, is_of_pod))
     }
 }

@@ -191,7 +191,7 @@ fn refused_claim(shape: &Shape) -> &str {
 /// So many names a sentence holds.
 const MOST_NAMES: usize = 8;
 
-fn list(cluster: &Cluster, cards: impl Iterator<Item = CardId>) -> String {
+pub(super) fn list(cluster: &Cluster, cards: impl Iterator<Item = CardId>) -> String {
     let mut seen = Vec::new();
     for card in cards {
         if !seen.contains(&card) && seen.len() < MOST_NAMES {
@@ -276,7 +276,7 @@ fn requested_besides(cluster: &Cluster, shape: &Shape) -> String {
 }
 
 /// What the pod could name instead of a name that may be mistyped, by what it requests.
-fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]) -> String {
+pub(super) fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]) -> String {
     const MOST: usize = 5;
     let mut cards = cluster.cards_counted_by(|resource| shape.task.count(resource) > 0);
     if cards.is_empty() {
@@ -443,6 +443,6 @@ pub(super) fn alternatives(cluster: &Cluster, shape: &Shape) -> Option<String> {
     (!cards.is_empty()).then(|| cards.join("|"))
 }
 
-fn names(cluster: &Cluster, cards: impl Iterator<Item = CardId>) -> Vec<String> {
+pub(super) fn names(cluster: &Cluster, cards: impl Iterator<Item = CardId>) -> Vec<String> {
     cards.map(|card| cluster.names().card_name(card).to_owned()).collect()
 }

@@ -183,6 +183,43 @@ fn whoever_lacks_what_nodes_have_that_take_no_pods_now_may_wait_for_them() {
     }
 }
 
+/// Of a node that was relabelled: it was to ask for less, or to have a larger node added, of what is there under another name.
+#[test]
+fn who_asks_for_a_card_that_no_node_has_any_more_is_told_which_cards_there_are() {
+    let told = |waits: &dyn Fn(&mut World), held: i64| {
+        let mut world = World::new();
+        world.node(&node("n1").cards("A100", 4));
+        world.queue(&queue("team-a").quota(r#"{"A100": 4, "NVIDIA-A100": 4}"#));
+        world.pod(&pod("holder").asks("A100", held).assigned("A100").on("n1").ungated());
+        world.node(&node("n1").cards("NVIDIA-A100", 4));
+        waits(&mut world);
+        assert_eq!(world.admit(), []);
+        let id = world.cluster.pod_with_uid("p").unwrap();
+        let why = explain(&world.cluster, Subject::Pod(id)).unwrap();
+        assert_eq!(why.outlook, Outlook::Never);
+        (why.reason.as_str(), why.message())
+    };
+    let gone = "waiting can't help: no node has A100 now; for what the pod requests the cluster has NVIDIA-A100: create the pod anew with a \
+                card that the cluster has (kubectl get cardtypes lists them), or have a node added that has it";
+    let alone = |world: &mut World| world.pod(&pod("p").asks("A100", 1));
+    let (reason, message) = told(&alone, 1);
+    assert_eq!(reason, "NoNodeFits");
+    assert_eq!(
+        message,
+        format!("no node can take the pod now: 0 nodes with A100: none; {gone}")
+    );
+    let (reason, message) = told(&alone, 4);
+    assert_eq!(reason, "InsufficientScalarQuota");
+    assert_eq!(message, format!("queue team-a: A100 asked 1, used 4, quota 4; {gone}"));
+    let of_group = |world: &mut World| {
+        world.group(&group("g", 2).card_request(r#"{"A100": 2}"#));
+        world.pods(["p", "q"].map(|name| pod(name).asks("A100", 1).of("g")));
+    };
+    let (reason, message) = told(&of_group, 1);
+    assert_eq!(reason, "NoNodeFits");
+    assert!(message.ends_with(gone), "{message}");
+}
+
 #[test]
 fn who_lacks_quota_now_and_could_never_run_is_told_that_too() {
     let quota = "InsufficientScalarQuota";
