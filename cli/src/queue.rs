@@ -115,9 +115,14 @@ pub async fn answer_of_one(cluster: &Cluster, name: &str) -> Result<Answer, Fail
     let Some(row) = rows.into_iter().find(|row| row.queue == name) else {
         return Err(Failure::QueueUnknown(name.to_owned()));
     };
-    let mut answer = Answer::new(&row).map_err(|error| Failure::unprintable(&error))?;
+    let mut answer = of_one(&row)?;
     answer.notes.extend(note);
-    let Some(usage) = row.usage else {
+    Ok(answer)
+}
+
+fn of_one(row: &Row) -> Result<Answer, Failure> {
+    let mut answer = Answer::new(row).map_err(|error| Failure::unprintable(&error))?;
+    let Some(usage) = &row.usage else {
         let cells: Vec<_> = row
             .quota
             .iter()
@@ -144,7 +149,7 @@ pub async fn answer_of_one(cluster: &Cluster, name: &str) -> Result<Answer, Fail
         answer.line(&format!("\n{}: {}", condition.reason, condition.message));
     }
     if usage.first_waiting.is_empty() {
-        answer.line("\nNothing waits.");
+        answer.line(&format!("\n{}", usage.none_waiting()));
         return Ok(answer);
     }
     answer.line(&format!("\n{}:", usage.title_of_waiting()));
@@ -222,6 +227,24 @@ mod tests {
             "{shown}"
         );
         assert!(shown.chars().count() <= LONGEST_MISSING + 4, "{shown}");
+    }
+
+    /// Of a queue with others below it, the cards count all of them, and the list has those of the queue itself.
+    #[test]
+    fn what_waits_below_a_queue_is_not_said_to_be_nothing() {
+        let printed = |waiting: i64| {
+            let own = json!({ "allocated": 0, "waiting": 0 });
+            let card = json!({ "name": "A", "quota": 8, "allocated": 8, "requested": 8 + waiting, "waiting": waiting, "own": own });
+            let row = Row {
+                queue: "research".to_owned(),
+                quota: BTreeMap::new(),
+                usage: Some(serde_json::from_value(json!({ "cards": [card], "waiting": 0 })).unwrap()),
+            };
+            of_one(&row).unwrap().write(None).unwrap()
+        };
+        assert!(printed(0).ends_with("\nNothing waits.\n"), "{}", printed(0));
+        let below = "\nNothing waits in this queue itself: what is counted as waiting waits in queues below it.\n";
+        assert!(printed(2).ends_with(below), "{}", printed(2));
     }
 
     #[test]

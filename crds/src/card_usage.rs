@@ -120,6 +120,15 @@ pub struct CardUsageStatus {
 }
 
 impl CardUsageStatus {
+    /// What stands where nothing is shown that waits. The cards of a queue count what waits in those below it, too.
+    pub fn none_waiting(&self) -> &'static str {
+        if self.cards.iter().any(|card| card.waiting > card.own().waiting) {
+            "Nothing waits in this queue itself: what is counted as waiting waits in queues below it."
+        } else {
+            "Nothing waits."
+        }
+    }
+
     /// What stands above the first that wait: how many of how many workloads, and how many pods these are in all.
     pub fn title_of_waiting(&self) -> String {
         let shown = i64::try_from(self.first_waiting.len()).unwrap_or(i64::MAX);

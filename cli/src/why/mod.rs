@@ -4,6 +4,9 @@ pub mod list;
 mod text;
 
 use crds::card_review::{CardReview, CardReviewSpec, CardReviewStatus, Outlook};
+use crds::keys::JOB_HELD;
+use k8s_openapi::api::batch::v1::{Job, JobCondition};
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -42,7 +45,7 @@ pub async fn answer(cluster: &Cluster, subjects: Vec<Result<Subject, Failure>>) 
         answers.push(match subject {
             Ok(Subject { spec, namespace }) => {
                 let namespace = namespace.as_deref().unwrap_or(&cluster.namespace);
-                ask(cluster, namespace, spec).await
+                ask_and_look(cluster, namespace, spec).await
             }
             Err(failure) => Err(failure),
         });
@@ -84,8 +87,43 @@ pub async fn answer(cluster: &Cluster, subjects: Vec<Result<Subject, Failure>>) 
 /// The answer about one thing that is named as on the command line, line by line.
 pub async fn lines(cluster: &Cluster, namespace: &str, what: &str) -> Result<Vec<String>, Failure> {
     let subject = subject::named(what)?;
-    let status = ask(cluster, namespace, subject.spec).await?;
+    let status = ask_and_look(cluster, namespace, subject.spec).await?;
     Ok(text::lines(&status))
+}
+
+/// The same; of a Job that its user has suspended, that is said: whoever decides knows only those that ask for cards in advance.
+async fn ask_and_look(cluster: &Cluster, namespace: &str, spec: CardReviewSpec) -> Result<CardReviewStatus, Failure> {
+    let job = spec.job.clone();
+    let answered = ask(cluster, namespace, spec).await;
+    let waits = answered.as_ref().is_ok_and(|status| !status.blocks.is_empty());
+    let Some(name) = job.filter(|_| !waits) else {
+        return answered;
+    };
+    // Who may not read it is told no more.
+    let found = cluster.get_if_seen::<Job>(Some(namespace), &name).await;
+    match found.ok().flatten().as_ref().and_then(suspended) {
+        Some(message) => Ok(CardReviewStatus {
+            admitted: true,
+            message,
+            ..answered.unwrap_or_default()
+        }),
+        None => answered,
+    }
+}
+
+/// What is said of a Job that somebody else than Cardgate has suspended.
+fn suspended(job: &Job) -> Option<String> {
+    let is_suspended = job.spec.as_ref()?.suspend == Some(true) && !job.annotations().contains_key(JOB_HELD);
+    let status = job.status.as_ref().and_then(|status| status.conditions.as_deref());
+    let is_over =
+        |condition: &JobCondition| matches!(&*condition.type_, "Complete" | "Failed") && condition.status == "True";
+    let is_there = job.metadata.deletion_timestamp.is_none() && !status.unwrap_or_default().iter().any(is_over);
+    (is_suspended && is_there).then(|| {
+        format!(
+            "Job {} is suspended (spec.suspend), and not by Cardgate: it makes no pods until somebody resumes it",
+            job.name_any()
+        )
+    })
 }
 
 async fn ask(cluster: &Cluster, namespace: &str, spec: CardReviewSpec) -> Result<CardReviewStatus, Failure> {
@@ -110,6 +148,26 @@ mod tests {
     use crds::card_review::Block;
 
     use super::*;
+
+    #[test]
+    fn a_job_that_its_user_suspended_is_said_to_be() {
+        let job = |suspend: bool, key: &str, condition: &str| {
+            let object = json!({
+                "metadata": { "name": "j", "annotations": { key: "" } },
+                "spec": { "suspend": suspend, "template": {} },
+                "status": { "conditions": [{ "type": condition, "status": "True" }] },
+            });
+            suspended(&serde_json::from_value(object).unwrap())
+        };
+        let said = job(true, "other", "Suspended").unwrap();
+        assert!(
+            said.starts_with("Job j is suspended (spec.suspend), and not by Cardgate"),
+            "{said}"
+        );
+        assert_eq!(job(true, JOB_HELD, "Suspended"), None, "Cardgate holds it");
+        assert_eq!(job(false, "other", "SuccessCriteriaMet"), None);
+        assert_eq!(job(true, "other", "Failed"), None);
+    }
 
     #[test]
     fn scripts_know_who_waits_from_who_waits_in_vain() {

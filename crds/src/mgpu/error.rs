@@ -81,9 +81,9 @@ pub enum MgpuError {
     NotFullCards { container: String, core: i64 },
     /// **Normal MGPU Pod**, 4, and **Multiple MGPU Pod**, 3.
     #[error(
-        "container {container:?} requests {memory} of {MGPU_MEMORY} with {core} of {MGPU_CORE}: {full_cards} full {} come with \
-         all of their memory, so leave {MGPU_MEMORY} out",
-        if *full_cards == 1 { "card" } else { "cards" }
+        "container {container:?} requests {memory} of {MGPU_MEMORY} with {core} of {MGPU_CORE}: {full_cards} full {} memory, so \
+         leave {MGPU_MEMORY} out",
+        if *full_cards == 1 { "card comes with all of its" } else { "cards come with all of their" }
     )]
     RedundantMemory {
         container: String,

@@ -118,11 +118,11 @@ fn normal_mgpu_pod_3_more_than_a_card_and_not_full_cards() {
 fn normal_mgpu_pod_4_full_cards_with_redundant_memory() {
     refused(
         one(None, &[(CORE, "200"), (MEMORY, "6k")]),
-        &["\"main\"", "6000", "200 of", "2 full cards"],
+        &["\"main\"", "6000", "200 of", "2 full cards come with"],
     );
     refused(
         one(None, &[(CORE, "100"), (MEMORY, "256")]),
-        &["\"main\"", "256", "100 of", "1 full card come"],
+        &["\"main\"", "256", "100 of", "1 full card comes with"],
     );
     assert_eq!(one(None, &[(CORE, "200")]), Ok(Request::full(2)));
 }

@@ -7,8 +7,10 @@ use super::explanation::{Explanation, Extent, Together, Whose};
 use super::found::{NodeCount, Nodes, What};
 use super::short::{At, Kept, Place, Short, Used};
 use crate::cluster::Cluster;
+use crate::cluster::workload::Workload;
 use crate::decide::gang::MOST_TRIES;
 use crate::reason::{Outlook, Reason};
+use crate::refs::WorkloadKind;
 
 /// What a pod is told that there would be room for.
 const SET_ASIDE: &str = ", and what comes free is set aside for pods that others were evicted for";
@@ -172,7 +174,11 @@ fn together(them: &Together<'_>, what: &str) -> String {
         String::new()
     };
     let name = &workload.name;
+    let one_by_one = workload.kind == WorkloadKind::Job && names_no_group(workload);
     let lead = match (missing, was_cut) {
+        _ if one_by_one => {
+            format!("the {missing} pods of {kind} {name} are let in one by one, and not all of them now")
+        }
         (1, false) => format!("one pod of {kind} {name} is let in first"),
         (1, true) => format!("one pod of {kind} {name} is missing"),
         (_, false) => format!("the {missing} pods of {kind} {name} are let in together"),
@@ -185,6 +191,12 @@ fn together(them: &Together<'_>, what: &str) -> String {
         (_, Whose::Told) => format!("{lead}; of this one, {what}{given_up}"),
         (_, Whose::One) => format!("{lead}; of one of them, {what}{given_up}"),
     }
+}
+
+/// Whether the pods of a workload are of no group. Those of a Job that is taken as a whole follow one by one.
+fn names_no_group(workload: &Workload) -> bool {
+    let terms = workload.terms.as_ref();
+    terms.is_some_and(|terms| terms.naming.group.is_none())
 }
 
 fn of_nodes(cluster: &Cluster, nodes: &Nodes<'_>, reason: Reason) -> String {

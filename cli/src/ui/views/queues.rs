@@ -33,7 +33,7 @@ pub fn show_one(state: &State, name: &str, status: Option<&CardUsageStatus>) -> 
             }
             div data-part="waiting" {
                 @if status.first_waiting.is_empty() {
-                    p { "Nothing waits." }
+                    p { (status.none_waiting()) }
                 } @else {
                     h3 { (status.title_of_waiting()) }
                     table {

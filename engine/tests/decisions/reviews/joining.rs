@@ -198,6 +198,15 @@ fn a_job_in_job_mode_is_judged_as_a_whole() {
         assert_eq!(imagined_as(&mut world, of_cron), told);
         assert_eq!(world.cluster.workloads().count(), 0);
     }
+    // Whose pods are more than it asks for in advance is let in, and its pods come one by one: no gang waits for the last.
+    let mut job = of_template("Job", 5, &pod("p").asks("A100", 1));
+    job["metadata"]["annotations"]["volcano.sh/card.request"] = json!({ "A100": 4 }).to_string().into();
+    let told = imagined_as(&mut world(), job);
+    assert_eq!(
+        told.message,
+        "it waits: the 5 pods of Job train are let in one by one, and not all of them now; of each, there is enough for it by itself, and \
+         not for all of them"
+    );
     // Without that its pods come one by one.
     let told = imagined_as(&mut world(), of_template("Job", 6, &pod("p").asks("A100", 1)));
     assert!(told.admitted, "{told:?}");
