@@ -7,6 +7,7 @@ mod upwards;
 
 use std::sync::Arc;
 
+use crds::keys::MGPU_CORE;
 use jiff::Timestamp;
 
 use super::Cluster;
@@ -18,6 +19,7 @@ use crate::alternative::Alternative;
 use crate::ids::{PodId, QueueId};
 use crate::inqueue::Demand;
 use crate::metering::{self, Charge};
+use crate::names::CardId;
 use crate::reason::Reason;
 use crate::task::Naming;
 
@@ -48,7 +50,41 @@ impl Cluster {
         };
         let never_runs = pod.deleted.is_some() && matches!(pod.stage, Stage::Unbound { .. });
         let ended = self.quota_end(pod).is_some_and(|end| end <= now) || never_runs && self.names_open_claims(pod);
-        (pod.queue.is_some() && holds && !ended).then(|| self.charge(pod, self.charged_alternative(pod).as_ref()))
+        (pod.queue.is_some() && holds && !ended).then(|| self.charge_held(pod))
+    }
+
+    /// The charge of a pod that holds what it is charged for.
+    pub(super) fn charge_held(&self, pod: &Pod) -> Charge {
+        let alternative = self.charged_alternative(pod);
+        let count = |card| self.count_held(pod, card);
+        Charge::of(
+            &self.configuration.capacity_card,
+            &pod.task,
+            alternative.as_ref(),
+            count,
+        )
+    }
+
+    /// How many of a card a pod has. A node may come by which the card stands for another resource: who has it by the former one has no less
+    /// of it by that. Then its node says what counts it, or, of what was let in for it, any resource that counts cards.
+    fn count_held(&self, pod: &Pod, card: CardId) -> i64 {
+        let by_meaning = metering::card_count(&self.names, &pod.task, self.resource_of(card));
+        if by_meaning > 0 {
+            return by_meaning;
+        }
+        let on_node = pod.room.and_then(|node| self.node(node).card(card));
+        let by_node = on_node.map_or(0, |card| pod.task.count(card.resource));
+        if by_node > 0 {
+            return by_node;
+        }
+        let was_let_in = pod.assigned.as_ref().is_some_and(|assigned| assigned.has(card));
+        let resources = was_let_in.then(|| self.card_resources_of(&pod.task.request));
+        // Shares are counted in hundredths of a card, and have names of their own.
+        let whole = resources
+            .into_iter()
+            .flatten()
+            .filter(|resource| self.names.resource_name(*resource) != MGPU_CORE);
+        whole.map(|resource| pod.task.count(resource)).max().unwrap_or(0)
     }
 
     /// The charge of a pod with an alternative.

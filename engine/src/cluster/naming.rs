@@ -234,7 +234,7 @@ impl Cluster {
             }
         });
         let Some(pod) = self.pod(id) else { return };
-        let charged = || self.charge(pod, self.charged_alternative(pod).as_ref());
+        let charged = || self.charge_held(pod);
         let charge = pod.charge.is_some().then(charged);
         let asked = self.charge(pod, pod.task.alternatives.first());
         self.update_pod(id, |pod| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use engine::overview::Shown;
 
-use crate::world::{Object, World, node};
+use crate::world::{Object, World, node, pod, queue};
 
 const NVIDIA: &str = "nvidia.com/gpu";
 const OTHER: &str = "other.com/gpu";
@@ -118,4 +118,49 @@ fn card_discovery_the_first_node_by_name_wins_whenever_it_comes_and_goes() {
         expected.map(|(node, text)| (node.to_owned(), text.to_owned())).into()
     );
     assert_eq!(card_type.as_deref(), Some(OTHER));
+}
+
+/// They were charged for nothing, and their queue let others in beside them.
+#[test]
+fn card_discovery_who_has_a_card_is_charged_for_it_whatever_it_comes_to_stand_for() {
+    let asking = |name: &str, resource: &str| {
+        let asks = pod(name).annotation("volcano.sh/card.name", "A");
+        asks.requests(resource, "2").requests("example.com/rdma", "9")
+    };
+    let mut world = World::new();
+    world.queue(&queue("team-a").quota(r#"{"A": 4}"#));
+    world.node(&counting("n2", OTHER).offers("example.com/rdma", "100"));
+    let (runs, expected) = (asking("runs", OTHER), asking("expected", OTHER));
+    world.pods([runs.clone(), expected.clone()]);
+    assert_eq!(world.admit_names(), ["runs", "expected"]);
+    world.seen_admitted(&expected, "expected", Some("A"));
+    world.pod(&runs.assigned("A").on("n2").ungated());
+    assert_eq!(world.allocated("team-a", "A"), 4);
+    // It decides from now on, and who waits has to ask by its resource.
+    world.node(&counting("n1", NVIDIA));
+    assert_eq!(world.allocated("team-a", "A"), 4);
+    world.pod(&asking("late", OTHER));
+    assert_eq!(world.refusal_of("late"), "GetTaskRequestResourceFailed");
+    world.pod(&asking("new", NVIDIA));
+    assert_eq!(world.refusal_of("new"), "InsufficientScalarQuota");
+    // Where no node says any more what it counts by, what was let in stays so.
+    let now = world.now;
+    world.remove_node("n2", now);
+    assert_eq!(world.allocated("team-a", "A"), 4);
+    world.remove_pod("runs");
+    assert_eq!(world.allocated("team-a", "A"), 2);
+}
+
+/// Nobody has let it in, so that its node alone says what it has.
+#[test]
+fn card_discovery_who_was_let_in_by_nobody_is_charged_as_its_node_counts() {
+    let mut world = World::new();
+    world.queue(&queue("team-a").quota(r#"{"A": 4}"#));
+    world.node(&counting("n1", NVIDIA));
+    world.node(&counting("n2", OTHER));
+    let runs = pod("runs").annotation("volcano.sh/card.name", "A").requests(OTHER, "2");
+    world.pod(&runs.clone().on("n2").ungated());
+    assert_eq!(world.allocated("team-a", "A"), 2);
+    world.pod(&runs.uid("elsewhere").on("n1").ungated());
+    assert_eq!(world.allocated("team-a", "A"), 2, "its node counts them otherwise");
 }

@@ -120,6 +120,19 @@ impl Picture {
         }
     }
 
+    /// What a pod has stays counted when the card comes to stand for another maker's resource: by the node that it is on, or by what it was let
+    /// in for.
+    fn held_count(&self, pod: &Pod, card: usize) -> i64 {
+        let node = pod.room.and_then(|node| self.nodes.get(&node));
+        let is_there =
+            node.is_some_and(|node| node.cards.0 == card && node.cards.1 == pod.spec.maker && node.cards.2 > 0);
+        if is_there || pod.assigned == Some(card) {
+            pod.spec.count
+        } else {
+            self.card_count(&pod.spec, card)
+        }
+    }
+
     fn request(spec: &Spec) -> Amounts {
         let mut request = Amounts::new();
         request.insert("cpu".into(), i128::from(spec.cpu) * 1000);
@@ -130,13 +143,17 @@ impl Picture {
     }
 
     fn charge(&self, spec: &Spec, card: Option<usize>) -> Amounts {
+        self.charge_of(spec, card, |card| self.card_count(spec, card))
+    }
+
+    fn charge_of(&self, spec: &Spec, card: Option<usize>, count: impl Fn(usize) -> i64) -> Amounts {
         let mut charge = Self::request(spec);
         if self.configuration.unlimited && (!spec.cards.is_empty() || Self::is_unnamed(spec)) {
             charge.remove("cpu");
             charge.remove("memory");
         }
         if let Some(card) = card {
-            charge.insert(format!("card {}", CARDS[card]), self.card_count(spec, card).into());
+            charge.insert(format!("card {}", CARDS[card]), count(card).into());
         }
         charge
     }
@@ -158,7 +175,8 @@ impl Picture {
 
     pub fn allocated(&self, queue: usize) -> Amounts {
         let holding = self.pods_of(queue).filter(|pod| self.holds(pod));
-        Self::sum(holding.map(|pod| self.charge(&pod.spec, self.charged_card(pod))))
+        let charge = |pod: &Pod| self.charge_of(&pod.spec, self.charged_card(pod), |card| self.held_count(pod, card));
+        Self::sum(holding.map(charge))
     }
 
     pub fn admitted(&self, queue: usize) -> usize {
