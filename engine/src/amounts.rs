@@ -144,66 +144,70 @@ impl FromIterator<(Dimension, i64)> for Amounts {
 /// Sums over many objects, by dimension. 128 bits hold any sum of 64-bit amounts that memory can list.
 ///
 /// Most have a few dimensions. A queue whose pods make up names has as many as they do, and each comes and goes at the cost of one.
-#[derive(Debug, Clone, Default)]
-pub struct Totals {
-    /// Sorted by dimension, while they are few.
-    few: Vec<(Dimension, i128)>,
-    /// All of them, where they are more.
-    many: Option<Box<BTreeMap<Dimension, i128>>>,
+#[derive(Debug, Clone)]
+pub struct Totals(Sums);
+
+#[derive(Debug, Clone)]
+enum Sums {
+    /// Sorted by dimension.
+    Few(Vec<(Dimension, i128)>),
+    Many(BTreeMap<Dimension, i128>),
 }
 
-/// More than this are kept apart from each other.
+/// More than this are no list any more.
 const MOST_OF_FEW: usize = 128;
 
 impl Totals {
     /// The total of one dimension.
     #[inline]
     pub fn get(&self, dimension: Dimension) -> i128 {
-        if let Some(many) = &self.many {
-            return many.get(&dimension).copied().unwrap_or(0);
+        match &self.0 {
+            Sums::Few(few) => find(few, dimension).map_or(0, |index| few[index].1),
+            Sums::Many(many) => many.get(&dimension).copied().unwrap_or(0),
         }
-        find(&self.few, dimension).map_or(0, |index| self.few[index].1)
     }
 
     /// Dimensions and totals that are not 0, by dimension.
     pub fn iter(&self) -> impl Iterator<Item = (Dimension, i128)> + '_ {
-        let many = self.many.iter().flat_map(|many| many.iter());
-        let many = many.map(|(dimension, amount)| (*dimension, *amount));
-        self.few.iter().copied().chain(many)
+        let (few, many) = match &self.0 {
+            Sums::Few(few) => (&**few, None),
+            Sums::Many(many) => (&[][..], Some(many)),
+        };
+        let many = many.into_iter().flatten();
+        few.iter()
+            .copied()
+            .chain(many.map(|(dimension, amount)| (*dimension, *amount)))
     }
 
     /// Adds to one dimension; what comes to 0 is not kept.
     pub fn add(&mut self, dimension: Dimension, amount: i128) {
-        let Some(many) = &mut self.many else {
-            self.add_to_few(dimension, amount);
-            return;
-        };
-        let total = many.entry(dimension).or_default();
-        *total += amount;
-        if *total == 0 {
-            many.remove(&dimension);
-        }
-        if many.len() <= MOST_OF_FEW / 2 {
-            self.few = self
-                .many
-                .take()
-                .map_or_else(Vec::new, |many| many.into_iter().collect());
-        }
-    }
-
-    fn add_to_few(&mut self, dimension: Dimension, amount: i128) {
-        match find(&self.few, dimension) {
-            Ok(index) => {
-                self.few[index].1 += amount;
-                if self.few[index].1 == 0 {
-                    self.few.remove(index);
+        match &mut self.0 {
+            Sums::Few(few) => {
+                match find(few, dimension) {
+                    Ok(index) => {
+                        few[index].1 += amount;
+                        if few[index].1 == 0 {
+                            few.remove(index);
+                        }
+                    }
+                    Err(index) if amount != 0 => few.insert(index, (dimension, amount)),
+                    Err(_) => {}
+                }
+                if few.len() > MOST_OF_FEW {
+                    self.0 = Sums::Many(few.drain(..).collect());
                 }
             }
-            Err(index) if amount != 0 => self.few.insert(index, (dimension, amount)),
-            Err(_) => {}
-        }
-        if self.few.len() > MOST_OF_FEW {
-            self.many = Some(Box::new(std::mem::take(&mut self.few).into_iter().collect()));
+            Sums::Many(many) => {
+                let total = many.entry(dimension).or_default();
+                *total += amount;
+                if *total == 0 {
+                    many.remove(&dimension);
+                }
+                // Not as soon as it has become many, or one dimension that comes and goes would copy all of them each time.
+                if many.len() <= MOST_OF_FEW / 2 {
+                    self.0 = Sums::Few(std::mem::take(many).into_iter().collect());
+                }
+            }
         }
     }
 
@@ -226,6 +230,12 @@ impl Totals {
         amounts
             .iter()
             .for_each(|(dimension, amount)| self.add(dimension, -i128::from(amount)));
+    }
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Self(Sums::Few(Vec::new()))
     }
 }
 

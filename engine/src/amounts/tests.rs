@@ -38,7 +38,9 @@ proptest! {
         map.retain(|_, amount| *amount != 0);
         prop_assert!(totals.iter().eq(map.iter().map(|(dimension, amount)| (*dimension, *amount))));
         let mut anew = Totals::default();
-        map.iter().for_each(|(dimension, amount)| anew.add(*dimension, *amount));
+        for (dimension, amount) in &map {
+            anew.add(*dimension, *amount);
+        }
         prop_assert_eq!(totals, anew);
     }
 

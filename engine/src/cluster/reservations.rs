@@ -258,11 +258,9 @@ impl Cluster {
     /// nothing (docs/rules.md, **Card quota**). Whether its queue takes it with that is seen in the next round: what is tried is taken back.
     pub(super) fn meter_anew(&mut self, id: WorkloadId) {
         let workload = &self.workloads[id];
-        let demand = workload
-            .terms
-            .as_ref()
-            .map(|terms| self.metered(workload, &terms.demand));
-        if workload.reserved().is_some_and(|kept| demand.as_ref() != Some(kept)) {
+        let Some(kept) = workload.reserved() else { return };
+        let terms = workload.terms.as_ref();
+        if terms.is_none_or(|terms| self.metered(workload, &terms.demand) != *kept) {
             self.unreserve(id);
         }
     }
