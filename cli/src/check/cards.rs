@@ -73,8 +73,10 @@ fn of_cards(types: &[CardType]) -> Vec<Finding> {
             let count = status.unaccounted;
             said.push(format!(
                 "{count} in use that no queue is charged for: look among the pods without a queue (kubectl get pods -A -l \
-                 '!card.volcano.sh/queue'), and name a queue on their namespaces; or among those that were let in for another card than \
-                 their node has now (annotation volcano.sh/card.assigned), as after the node's labels have changed"
+                 '!card.volcano.sh/queue'), and name a queue on their namespaces; among those that were let in for another card than \
+                 their node has now (annotation volcano.sh/card.assigned), as after the node's labels have changed; or among those whose \
+                 deletion has taken longer than cardgate's terminatingTimeout, as a finalizer can have it (kubectl get pods -A shows them as \
+                 Terminating)"
             ));
         }
         if status.not_counted > 0 {

@@ -110,6 +110,11 @@ pub(super) fn find<'c>(cluster: &'c Cluster, case: Case<'c>, told: Option<PodId>
         Case::Queue(_) => false,
     });
     let would_do = matches!(reason.about(), About::Quota(_)) && outlook == Outlook::NotYet;
+    let makes_room = |old: &&Pod| matches!(&what, What::Quota(short) if holders::would_make_room(short, old));
+    let replaces = told
+        .filter(|_| would_do)
+        .and_then(|pod| holders::old_replica(cluster, pod))
+        .filter(makes_room);
     Explanation {
         cluster,
         reason,
@@ -117,9 +122,7 @@ pub(super) fn find<'c>(cluster: &'c Cluster, case: Case<'c>, told: Option<PodId>
         is_of_pod: matches!(case, Case::Pod(_) | Case::HeldElsewhere(_)),
         extent,
         what,
-        replaces: told
-            .filter(|_| would_do)
-            .and_then(|pod| holders::old_replica(cluster, pod)),
+        replaces,
         beyond: None,
     }
 }

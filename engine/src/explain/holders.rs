@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crds::card_review::{Count, Holder};
 
+use super::short::Short;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::pod::Pod;
@@ -98,16 +99,38 @@ fn by_queue(
     holders.collect()
 }
 
-/// A pod of the same workload that holds quota of the same queue, which this one is to replace: in an update that makes new pods
-/// before it ends old ones, both wait for each other.
+/// A pod of the same Deployment that holds quota of the same queue, which this one is to replace: in an update that makes new pods
+/// before it ends old ones, both wait for each other. None where an older one of it waits, too: that would come before this one, which is not
+/// of the update alone.
 pub(super) fn old_replica(cluster: &Cluster, id: PodId) -> Option<&Pod> {
     let pod = cluster.pod(id)?;
     let family = family(pod)?;
-    let holders = cluster.queue(pod.queue?).holders.iter().take(MOST_REPLICAS);
-    let mut others = holders.filter_map(|holder| cluster.pod(holder));
-    others.find(|other| {
-        // Of one ReplicaSet, Job or StatefulSet, all are meant to run at once.
+    let queue = cluster.queue(pod.queue?);
+    // Of one ReplicaSet, Job or StatefulSet, all are meant to run at once.
+    let is_old = |other: &&Pod| {
         other.controller != pod.controller && other.namespace == pod.namespace && family_is(other, family)
+    };
+    let waiting = queue.waiting.peers().flat_map(|(_, peers)| &peers.pods);
+    let mut waiting = waiting.take(MOST_REPLICAS).filter_map(|place| cluster.pod(place.pod));
+    if waiting.any(|other| is_old(&other) && other.created <= pod.created) {
+        return None;
+    }
+    let holders = queue.holders.iter().take(MOST_REPLICAS);
+    holders.filter_map(|holder| cluster.pod(holder)).find(is_old)
+}
+
+/// Whether a pod that waits for this would get in if another one gave back what it holds.
+pub(super) fn would_make_room(short: &[Short], other: &Pod) -> bool {
+    let Some(charge) = &other.charge else { return false };
+    short.iter().all(|short| {
+        let given: i128 = short
+            .of
+            .iter()
+            .map(|dimension| i128::from(charge.amounts.get(*dimension)))
+            .sum();
+        short
+            .limit
+            .is_none_or(|limit| short.in_use() - given + short.asked <= limit)
     })
 }
 
@@ -115,11 +138,16 @@ fn family_is(pod: &Pod, wanted: &str) -> bool {
     family(pod) == Some(wanted)
 }
 
-/// The Deployment of a pod, by the name of its `ReplicaSet`: the name, and the hash of the pod's template.
+/// The letters of which Kubernetes makes hashes.
+const OF_HASHES: &str = "bcdfghjklmnpqrstvwxz2456789";
+
+/// The Deployment of a pod, by the name of its `ReplicaSet`: the name, and the hash of the pod's template. Who makes a `ReplicaSet` by
+/// hand seldom gives it such a name.
 fn family(pod: &Pod) -> Option<&str> {
     let (kind, name) = pod.controller.as_ref()?.object()?;
-    (kind == "ReplicaSet").then_some(())?;
-    name.rsplit_once('-').map(|(deployment, _)| deployment)
+    let (deployment, hash) = name.rsplit_once('-')?;
+    let is_hash = (6..=10).contains(&hash.len()) && hash.chars().all(|letter| OF_HASHES.contains(letter));
+    (kind == "ReplicaSet" && is_hash).then_some(deployment)
 }
 
 /// Whether a controller of its namespace made a pod: by the name of its kind, or for a Deployment by its `ReplicaSet`.

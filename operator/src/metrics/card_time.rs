@@ -28,6 +28,10 @@ const METRICS: [Metric; 2] = [
     ),
 ];
 
+/// As many cards as a queue is taken to wait for at most, be it for what no cluster has: a single pod may ask for 2^63 - 1, and a sum that
+/// has grown by that takes no second of anybody else's any more.
+const MOST_WAITED_FOR: i64 = 1_000_000;
+
 /// A queue and a card.
 type Of = (Arc<str>, Arc<str>);
 
@@ -52,7 +56,10 @@ impl State {
     fn add_until(&mut self, now: Instant) {
         let since = self.until.replace(now).unwrap_or(now);
         let seconds = now.saturating_duration_since(since).as_secs_f64();
-        #[expect(clippy::cast_precision_loss, reason = "no queue has so many cards")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "no queue has so many cards, and no more are waited for"
+        )]
         for sums in self.sums.values_mut() {
             sums.held += sums.holds as f64 * seconds;
             sums.waited += sums.waits as f64 * seconds;
@@ -82,7 +89,7 @@ impl CardTime {
                 let of = (queue, card.card);
                 let sums = Sums {
                     holds: card.allocated,
-                    waits: card.request.saturating_sub(card.allocated).max(0),
+                    waits: card.request.saturating_sub(card.allocated).clamp(0, MOST_WAITED_FOR),
                     ..before.get(&of).copied().unwrap_or_default()
                 };
                 (of, sums)
@@ -157,5 +164,12 @@ mod tests {
         assert_eq!(sums(&time, "b", at(30)), Some((0.0, 30.0)));
         time.show(&[queue("a", 5, 5)], at(30));
         assert_eq!(sums(&time, "b", at(40)), None);
+        // What nobody can have counts no more than what is thinkable: what others wait for is added after it as before.
+        time.show(&[queue("a", 0, i64::MAX)], at(40));
+        time.show(&[queue("a", 0, 1)], at(50));
+        let Some((_, before)) = sums(&time, "a", at(50)) else {
+            panic!("it is shown")
+        };
+        assert_eq!(sums(&time, "a", at(51)).map(|(_, waited)| waited - before), Some(1.0));
     }
 }

@@ -122,10 +122,22 @@ fn the_old_pod_of_the_same_deployment_is_named() {
     let mut world = World::new();
     world.node(&node("n1").cards("A100", 4));
     world.queue(&queue("team-a").quota(r#"{"A100": 1}"#));
-    world.pod(&pod("web-1-x").asks("A100", 1).controlled_by("ReplicaSet", "web-1"));
+    world.pod(
+        &pod("web-1-x")
+            .asks("A100", 1)
+            .controlled_by("ReplicaSet", "web-6b8f9c4d7"),
+    );
     assert_eq!(world.admit().len(), 1);
-    world.pod(&pod("web-2-y").asks("A100", 1).controlled_by("ReplicaSet", "web-2"));
-    world.pod(&pod("api-1-z").asks("A100", 1).controlled_by("ReplicaSet", "api-1"));
+    world.pod(
+        &pod("web-2-y")
+            .asks("A100", 1)
+            .controlled_by("ReplicaSet", "web-7d4c5b9f8"),
+    );
+    world.pod(
+        &pod("api-1-z")
+            .asks("A100", 1)
+            .controlled_by("ReplicaSet", "api-5f6d7c8b9"),
+    );
     assert_eq!(world.admit(), []);
     let workload = |name: &str| {
         Asked::Existing(Reviewed::Workload(ReviewedWorkload {
@@ -154,6 +166,34 @@ fn the_old_pod_of_the_same_deployment_is_named() {
     assert_eq!(said("api-1-z"), "queue team-a: A100 asked 1, used 1, quota 1");
     let api = ask(&mut world, "team", workload("api")).unwrap();
     assert!(!api.message.contains("your own pod"), "{}", api.message);
+    // That one old pod less would do no good is seen; and that an older one waits, which would come first.
+    world.queue(&queue("team-a").quota(r#"{"A100": 0}"#));
+    let web = ask(&mut world, "team", workload("web")).unwrap();
+    assert!(!web.message.contains("your own pod"), "{}", web.message);
+    world.queue(&queue("team-a").quota(r#"{"A100": 1}"#));
+    let old = pod("web-1-y").asks("A100", 1).created(-1);
+    world.pod(&old.controlled_by("ReplicaSet", "web-6b8f9c4d7"));
+    assert_eq!(world.admit(), []);
+    for name in ["web-1-y", "web-2-y"] {
+        let one = about(&mut world, name);
+        assert!(!one.message.contains("your own pod"), "{}", one.message);
+    }
+}
+
+#[test]
+fn replica_sets_that_no_deployment_made_are_of_none() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A100", 4));
+    world.queue(&queue("team-a").quota(r#"{"A100": 1}"#));
+    world.pod(&pod("a").asks("A100", 1).controlled_by("ReplicaSet", "train-a"));
+    assert_eq!(world.admit().len(), 1);
+    world.pod(&pod("b").asks("A100", 1).controlled_by("ReplicaSet", "train-b"));
+    assert_eq!(world.admit(), []);
+    let told = about(&mut world, "b").message;
+    assert!(
+        told.contains("used 1, quota 1") && !told.contains("your own pod"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -167,6 +207,12 @@ fn pods_that_another_gate_holds_groups_and_queues_have_an_answer_too() {
     world.group(&group("gang", 2));
     world.pod(&pod("g1").asks("A100", 1).of("gang"));
     assert_eq!(world.admit(), []);
+    // Also one of which nobody knows yet whose queue pays for it.
+    let claims = json!([{"name": "c", "resourceClaimName": "nowhere"}]);
+    let of_claim = bare_pod("of-claim").set(["spec", "resourceClaims"], claims);
+    world.pod(&of_claim.gates(&["example.com/other"]));
+    let of_claim = about(&mut world, "of-claim");
+    assert_eq!(reasons(&of_claim), [("HeldByAnotherGate", Outlook::NotYet)]);
     let gated = about(&mut world, "gated");
     assert_eq!(reasons(&gated), [("HeldByAnotherGate", Outlook::NotYet)]);
     assert!(
