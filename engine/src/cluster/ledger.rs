@@ -78,13 +78,15 @@ impl Cluster {
             return by_node;
         }
         let was_let_in = pod.assigned.as_ref().is_some_and(|assigned| assigned.has(card));
-        let resources = was_let_in.then(|| self.card_resources_of(&pod.task.request));
+        if !was_let_in {
+            return 0;
+        }
+        let resources = self.card_resources_of(&pod.task.request).into_iter();
         // Shares are counted in hundredths of a card, and have names of their own.
-        let whole = resources
-            .into_iter()
-            .flatten()
-            .filter(|resource| self.names.resource_name(*resource) != MGPU_CORE);
-        whole.map(|resource| pod.task.count(resource)).max().unwrap_or(0)
+        let whole = resources.filter(|resource| self.names.resource_name(*resource) != MGPU_CORE);
+        let known = whole.map(|resource| pod.task.count(resource)).max();
+        // Of a resource that counted cards before this program began nothing is known any more.
+        known.unwrap_or_else(|| metering::card_count(&self.names, &pod.task, None))
     }
 
     /// The charge of a pod with an alternative.

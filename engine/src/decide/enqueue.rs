@@ -36,9 +36,10 @@ pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
             cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
         }
     }
+    let effort = Effort::of_gang();
     // More may be kept than was checked.
     for (id, queue, demand) in cluster.take_grown() {
-        match check(cluster, id, queue, &cluster.workload(id).namespace, &demand) {
+        match check(cluster, id, queue, &cluster.workload(id).namespace, &demand, &effort) {
             Ok(()) => cluster.note_checked(id),
             Err(refused) => {
                 // Or who made such pods and deleted them in turn would keep quota for ever.
@@ -47,7 +48,6 @@ pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
             }
         }
     }
-    let effort = Effort::of_gang();
     for id in cluster.take_enqueued_before() {
         trail_workload(cluster, id, trail);
         // Why not is remembered with it.
@@ -89,8 +89,8 @@ fn judge(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refus
         return Err(because(Reason::PodGroupInvalid));
     }
     let demand = cluster.metered(workload, &terms.demand);
-    effort.spend(cost_of_check(cluster, id, terms.queue, &demand));
-    check(cluster, id, terms.queue, &workload.namespace, &demand)?;
+    effort.spend(LOOK_AT_WORKLOAD);
+    check(cluster, id, terms.queue, &workload.namespace, &demand, effort)?;
     // What can never run keeps no quota from what can.
     if could_ever_fit(cluster, id, effort) {
         Ok(())
@@ -102,15 +102,17 @@ fn judge(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refus
 /// What it costs to look at a workload as a whole, beside the sets of cards that are compared.
 const LOOK_AT_WORKLOAD: usize = 512;
 
-/// What [`check`] costs: anybody can have any number of sets of cards reserved that nobody limits, or a few of each.
-fn cost_of_check(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> usize {
-    if demand.cards.is_empty() {
-        return LOOK_AT_WORKLOAD;
+/// What it costs to compare the sets of cards that are asked for with those that are reserved: anybody can have any number of sets reserved
+/// that nobody limits, or a few cards of each.
+fn cost_of_sets(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> usize {
+    let configuration = cluster.configuration();
+    if demand.cards.is_empty() || !configuration.has_action("enqueue") {
+        return 0;
     }
-    let hierarchy = cluster.configuration().capacity.enable_hierarchy;
+    let hierarchy = configuration.capacity.enable_hierarchy;
     let levels = cluster.ancestry(queue).map(Some).chain(hierarchy.then_some(None));
     let costs = levels.map(|at| check_at(cluster, id, queue, at).cost(demand));
-    costs.fold(LOOK_AT_WORKLOAD, usize::saturating_add)
+    costs.fold(0, usize::saturating_add)
 }
 
 /// Whether enough of a workload's pods could run if nothing else did, as far as its pods are there and that is known.
@@ -140,7 +142,7 @@ pub(super) fn enqueue_if_in_line(cluster: &mut Cluster, id: WorkloadId, effort: 
     if workload.aside_until().is_some() {
         return judge(cluster, id, effort);
     }
-    check_unreserved(cluster, id, terms)
+    check_unreserved(cluster, id, terms, effort)
 }
 
 /// Whether a workload waits to be let into its queue by what it asks for itself.
@@ -150,7 +152,7 @@ pub(crate) fn is_in_line(cluster: &Cluster, id: WorkloadId) -> bool {
 }
 
 /// Beside Volcano nothing is reserved; what a group asks for is checked all the same.
-fn check_unreserved(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms) -> Result<(), Refused> {
+fn check_unreserved(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms, effort: &Effort) -> Result<(), Refused> {
     let workload = cluster.workload(id);
     if terms.demand.cards.is_empty() || workload.reserved().is_some() {
         return Ok(());
@@ -161,12 +163,13 @@ fn check_unreserved(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms) ->
         terms.queue,
         &workload.namespace,
         &cluster.metered(workload, &terms.demand),
+        effort,
     )
 }
 
 /// Whether its queue would take a group as a whole as things stand, and these pods of it.
 pub(super) fn would_take(cluster: &Cluster, id: WorkloadId, pods: &[PodId], effort: &Effort) -> bool {
-    check_as_a_whole(cluster, id, effort).is_ok() && check_pods_together(cluster, id, pods).is_ok()
+    check_as_a_whole(cluster, id, effort).is_ok() && check_pods_together(cluster, id, pods, effort).is_ok()
 }
 
 /// Whether [`enqueue_if_in_line`] would refuse a group's pods, as far as the group itself is concerned: nothing comes of it.
@@ -178,19 +181,24 @@ pub(super) fn check_as_a_whole(cluster: &Cluster, id: WorkloadId, effort: &Effor
     if workload.aside_until().is_some() || cluster.queue(terms.queue).in_line().contains(&id) {
         judge(cluster, id, effort)
     } else {
-        check_unreserved(cluster, id, terms)
+        check_unreserved(cluster, id, terms, effort)
     }
 }
 
 /// Whether the queues of these pods of a group can take them as a whole, where the group is judged by them.
-pub(super) fn check_pods_together(cluster: &Cluster, id: WorkloadId, pods: &[PodId]) -> Result<(), Refused> {
+pub(super) fn check_pods_together(
+    cluster: &Cluster,
+    id: WorkloadId,
+    pods: &[PodId],
+    effort: &Effort,
+) -> Result<(), Refused> {
     let workload = cluster.workload(id);
     let asks_for_cards = |terms: &WorkloadTerms| !terms.demand.cards.is_empty();
     if workload.is_started() || workload.terms.as_ref().is_none_or(asks_for_cards) {
         return Ok(());
     }
     for (queue, demand) in asked_by_pods(cluster, pods) {
-        check(cluster, id, queue, &workload.namespace, &demand)?;
+        check(cluster, id, queue, &workload.namespace, &demand, effort)?;
     }
     Ok(())
 }
@@ -209,9 +217,17 @@ pub(crate) fn asked_by_pods(cluster: &Cluster, pods: &[PodId]) -> Vec<(QueueId, 
 
 /// Whether a queue takes the workload at all, and it and every level above it have room for a demand besides what is
 /// reserved for others.
-fn check(cluster: &Cluster, id: WorkloadId, queue: QueueId, namespace: &str, demand: &Demand) -> Result<(), Refused> {
+fn check(
+    cluster: &Cluster,
+    id: WorkloadId,
+    queue: QueueId,
+    namespace: &str,
+    demand: &Demand,
+    effort: &Effort,
+) -> Result<(), Refused> {
     let because = |reason| cluster.refusal(queue, Some(id), reason);
     admits(cluster, queue, namespace).map_err(because)?;
+    effort.spend(cost_of_sets(cluster, id, queue, demand));
     match lack(cluster, id, queue, demand) {
         None => Ok(()),
         Some(lack) => Err(because(lack.reason).with_levels(cluster, queue, lack.levels)),

@@ -33,7 +33,7 @@ use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::refs::PodRef;
 use crate::trail::Trail;
 pub(super) use aside::Aside;
-use pool::{Key, Plan, Pool, is_share};
+use pool::{FoundAt, Key, Plan, Pool, is_share};
 use sets::{Set, waiting_sets};
 use told::describe;
 use turns::{in_turn, one_in_turn};
@@ -329,9 +329,15 @@ impl Look {
         let back: Vec<_> = self.taken.drain(taken..).collect();
         cluster.put_back(&back);
         // What was found out about its pods may rest on what was assumed.
-        self.pool = self.pool.take().and_then(|pool| pool.of_another_gang(&pool.key));
+        let at = self.stands_at();
+        self.pool = self.pool.take().and_then(|pool| pool.of_another_gang(&pool.key, at));
         self.evictions.truncate(evictions);
         self.claim = claim;
+    }
+
+    /// How many are taken back and let in by now.
+    fn stands_at(&self) -> FoundAt {
+        (self.taken.len(), self.assumed.len())
     }
 
     /// The cheapest of the pool to take back, so that a pod of this shape gets in, and what the pod is charged for then; none where nothing
@@ -348,8 +354,9 @@ impl Look {
             let requested = requested.map(|(dimension, _)| dimension);
             let key = Key::new(cluster, shape, charged.chain(requested));
             if self.pool.as_ref().is_none_or(|pool| pool.key != key) {
-                let alike = self.pool.as_ref().and_then(|pool| pool.of_another_gang(&key));
-                let anew = |effort: &Effort| Pool::new(cluster, shape, key.clone(), (self.modes, self.now), effort);
+                let at = self.stands_at();
+                let alike = self.pool.as_ref().and_then(|pool| pool.of_another_gang(&key, at));
+                let anew = |effort: &Effort| Pool::new(cluster, shape, key.clone(), (self.modes, self.now), at, effort);
                 debug_assert!(
                     alike
                         .as_ref()

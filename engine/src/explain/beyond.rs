@@ -47,10 +47,18 @@ pub(super) fn beyond(cluster: &Cluster, case: Case<'_>, reason: Reason) -> Optio
     }
 }
 
+/// How many kinds of pods of a workload are looked at.
+const MOST_SHAPES: usize = 16;
+
 /// The same for a workload that waits as a whole.
 fn of_whole(cluster: &Cluster, id: WorkloadId, told: Reason) -> Option<Beyond> {
-    let first = workload::shapes_of(cluster, cluster.workload(id)).next();
-    let gone = first.and_then(|shape| of_cards_that_are_gone(cluster, shape));
+    // Pods of one shape stand in line one behind the other as a rule.
+    let mut last = None;
+    let shapes =
+        workload::shapes_of(cluster, cluster.workload(id)).filter(|shape| last.replace(*shape) != Some(*shape));
+    let gone = shapes
+        .take(MOST_SHAPES)
+        .find_map(|shape| of_cards_that_are_gone(cluster, shape));
     gone.or_else(|| {
         (told != Reason::NoNodeFits && !could_ever_run(cluster, id)).then(|| Beyond {
             reason: Reason::NoNodeFits,

@@ -97,14 +97,8 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
     /// is reserved and shares a card with what is asked for.
     pub(crate) fn first_excess<'s>(&'s self, demand: &'s Demand) -> Option<(&'s [CardId], Sums)> {
         let asked = demand.cards.iter().map(|(set, _)| &**set);
-        let reserved = self.loads.iter().flat_map(|load| load.inqueue.cards());
-        let reserved = reserved.map(|(set, _)| set);
-        let concerned =
-            reserved.filter(|set| set.len() > 1 && demand.cards.iter().any(|(asked, _)| share_a_card(set, asked)));
-        // Of what nothing limits nobody has too much: sets are not added up for that.
-        let limited = concerned.filter(|set| self.quota_of(set).is_some());
         asked
-            .chain(limited)
+            .chain(self.concerned(demand))
             .map(|set| (set, self.cards(demand, set)))
             .find(|(_, sums)| !sums.fit())
     }
@@ -147,11 +141,22 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
         set.iter().map(|card| (self.limit)(Dimension::Card(*card))).sum()
     }
 
-    /// How many times two sets are compared at most, to find out which one is exceeded.
+    /// The sets that are reserved and share a card with what is asked for. Of what nothing limits nobody has too much: those are left out.
+    fn concerned<'s>(&'s self, demand: &'s Demand) -> impl Iterator<Item = &'s [CardId]> {
+        let reserved = self.loads.iter().flat_map(|load| load.inqueue.cards());
+        let reserved = reserved.map(|(set, _)| set);
+        let concerned =
+            reserved.filter(|set| set.len() > 1 && demand.cards.iter().any(|(asked, _)| share_a_card(set, asked)));
+        concerned.filter(|set| self.quota_of(set).is_some())
+    }
+
+    /// How many times two sets are compared by [`Self::first_excess`], where nothing is in excess.
     pub(crate) fn cost(&self, demand: &Demand) -> usize {
         let reserved: usize = self.loads.iter().map(|load| load.inqueue.cards().len()).sum();
-        let all = demand.cards.len().saturating_add(reserved);
-        all.saturating_mul(all)
+        let asked = demand.cards.len();
+        let added_up = asked + self.concerned(demand).count();
+        let to_find = asked.saturating_mul(reserved);
+        to_find.saturating_add(added_up.saturating_mul(asked + reserved))
     }
 
     fn sum(&self, amount: impl Fn(&Load<'_>) -> i128) -> i128 {

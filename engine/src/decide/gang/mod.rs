@@ -206,7 +206,7 @@ fn judge_pods(
 ) -> Result<Vec<Admission>, (Step, Cause)> {
     let lacking = cluster.workload(id).lacking();
     let first: Vec<_> = chosen(lacking.clone(), line).into_iter().map(|(pod, _)| *pod).collect();
-    let whole = enqueue::check_pods_together(cluster, id, &first);
+    let whole = enqueue::check_pods_together(cluster, id, &first, effort);
     let whole = whole.map_err(Cause::as_a_whole);
     if line.len() == first.len() {
         whole?;
@@ -286,7 +286,7 @@ impl Gang<'_> {
         let admitted = std::mem::take(&mut self.admitted);
         let pods: Vec<_> = admitted.keys().copied().collect();
         self.cluster.take_back(&pods, bookmark);
-        let accepted = enqueue::check_pods_together(self.cluster, id, &pods).is_ok();
+        let accepted = enqueue::check_pods_together(self.cluster, id, &pods, &self.effort).is_ok();
         for (pod, (grant, _)) in &admitted {
             count_in(self.cluster, *pod, grant.clone());
         }

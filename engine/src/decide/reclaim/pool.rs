@@ -19,15 +19,12 @@ use crate::cluster::waiting::Shape;
 use crate::decide::effort::Effort;
 use crate::decide::mgpu::WithoutSome;
 use crate::decide::{cross_quota, fit};
-use crate::ids::{NodeId, PodId, WorkloadId};
+use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::policies::mgpu::STEPS;
 use crate::policies::reclaim::{Candidate, cost, select};
 
 /// How many pods beside those on a node are considered for what is missing elsewhere than on the node.
 const ELSEWHERE: usize = 64;
-
-/// What it costs to compare what one kind of pods has of one dimension.
-const LOOK_AT_KIND: usize = 8;
 
 /// What a set costs: less is better. The highest priority in it, how many pods it is, and their ranks, the dearest first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +53,8 @@ impl Plan {
 /// What pods have in common for which the same may be taken back.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Key {
+    /// Their queue: whose pods are its own, and who borrows from it, is seen from there.
+    queue: QueueId,
     /// The priority that pods of the same queue are below.
     priority: i32,
     /// Their own gang: it is not taken back for one of its own.
@@ -69,6 +68,7 @@ impl Key {
     pub(super) fn new(cluster: &Cluster, shape: &Shape, dimensions: impl Iterator<Item = Dimension>) -> Self {
         let dimensions: BTreeSet<_> = dimensions.collect();
         Self {
+            queue: shape.queue,
             priority: shape.preempts_below(),
             gang: gang_of(cluster, shape),
             dimensions: dimensions.into_iter().collect(),
@@ -77,7 +77,7 @@ impl Key {
 
     /// Whether nothing but their gang differs.
     fn is_alike_but_for_gang(&self, other: &Self) -> bool {
-        self.priority == other.priority && self.dimensions == other.dimensions
+        (self.queue, self.priority) == (other.queue, other.priority) && self.dimensions == other.dimensions
     }
 }
 
@@ -85,9 +85,12 @@ impl Key {
 pub(super) struct Pool {
     pub(super) key: Key,
     victims: Victims,
-    /// Whether nobody was taken out of it.
-    is_whole: bool,
+    /// How many were taken back and how many let in when it was found: who has what was seen by that.
+    found_at: FoundAt,
 }
+
+/// How many pods were taken back, and how many were let in, in a look.
+pub(super) type FoundAt = (usize, usize);
 
 /// What is asked for one pod.
 struct Question<'a> {
@@ -204,23 +207,20 @@ impl Pool {
         shape: &Shape,
         key: Key,
         (modes, now): (Modes, Timestamp),
+        found_at: FoundAt,
         effort: &Effort,
     ) -> Self {
         let victims = Victims::new(cluster, shape, &key.dimensions, modes, now, effort);
-        Self {
-            key,
-            victims,
-            is_whole: true,
-        }
+        Self { key, victims, found_at }
     }
 
     /// The same for pods of another gang with which they have all else in common, so that not each gang costs a look at all queues. None where
-    /// more differs, or where queues have less than they had since somebody was taken out.
-    pub(super) fn of_another_gang(&self, key: &Key) -> Option<Self> {
-        (self.is_whole && self.key.is_alike_but_for_gang(key)).then(|| Self {
+    /// more differs, or where others have or have not what they had when it was found.
+    pub(super) fn of_another_gang(&self, key: &Key, at: FoundAt) -> Option<Self> {
+        (self.found_at == at && self.key.is_alike_but_for_gang(key)).then(|| Self {
             key: key.clone(),
             victims: self.victims.of_another_gang(key.gang),
-            is_whole: true,
+            found_at: at,
         })
     }
 
@@ -236,7 +236,6 @@ impl Pool {
 
     /// Takes candidates out of the pool, and returns their pods.
     pub(super) fn take(&mut self, places: &[usize]) -> Vec<PodId> {
-        self.is_whole = false;
         self.victims.take(places)
     }
 
@@ -252,11 +251,7 @@ impl Pool {
         let levels = missing_at_levels(cluster, shape.queue, asked);
         // All kinds of pods are gone over for each dimension: anybody can make one of each pod.
         let kinds = self.victims.kinds_in_all(cluster);
-        effort.spend(
-            kinds
-                .saturating_mul(levels.len() + self.key.dimensions.len())
-                .saturating_mul(LOOK_AT_KIND),
-        );
+        effort.spend(kinds.saturating_mul(levels.len() + self.key.dimensions.len()));
         let fewest = self.victims.fewest(cluster, &levels)?.max(1);
         let (elsewhere, are_all) = self.elsewhere(cluster, &levels);
         let requested = shape.task.request_with(alternative).iter();

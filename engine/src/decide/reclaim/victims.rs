@@ -22,6 +22,8 @@ use crate::cluster::waiting::Shape;
 use crate::decide::effort::{Effort, LOOK_AT_NODE};
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 
+/// What it costs to compare a level above a queue, or a dimension in it.
+const LOOK_AT_LEVEL: usize = 4;
 /// How many pods that share claims are taken back together. Where there are more, each is by itself.
 const MOST_SHARERS: usize = 65;
 
@@ -78,7 +80,7 @@ pub(super) struct Victims {
 }
 
 impl Victims {
-    /// Those of the queues that have any. Each queue costs as much as a node, for each level and each dimension.
+    /// Those of the queues that have any. Each queue costs something for each level and each dimension.
     pub(super) fn new(
         cluster: &Cluster,
         shape: &Shape,
@@ -95,7 +97,7 @@ impl Victims {
                 continue;
             }
             let own_path: Vec<_> = cluster.ancestry(id).collect();
-            effort.spend(LOOK_AT_NODE.saturating_mul(own_path.len() + missing.len()));
+            effort.spend(LOOK_AT_LEVEL.saturating_mul(own_path.len() + missing.len()));
             let level = path.iter().position(|level| own_path.contains(level));
             let below = own_path.iter().copied().take_while(|level| !path.contains(level));
             let below: Vec<_> = below.collect();
@@ -114,7 +116,8 @@ impl Victims {
             };
             sources.insert(id, source);
         }
-        Self::of(Rc::new(sources), shape.preempts_below(), gang_of(cluster, shape), now)
+        let priority = shape.preempts_below();
+        Self::of(Rc::new(sources), priority, gang_of(cluster, shape), now)
     }
 
     /// Whether these are of the same queues, which may give the same.

@@ -220,7 +220,7 @@ fn a_gang_in_several_queues_is_taken_back_for_none_of_its_own() {
 fn not_each_gang_costs_a_look_at_all_queues() {
     const QUEUES: u64 = 100;
     /// The least that it costs to look at one queue.
-    const ONE: u64 = 16;
+    const ONE: u64 = 8;
     let steps = |gangs: u64| {
         let mut world = World::with(queue_plugin("capacity", "allocate, reclaim", ""));
         world.node(&node("n1").cards("A", 200));
@@ -252,6 +252,40 @@ fn not_each_gang_costs_a_look_at_all_queues() {
     let (one, twenty) = (steps(1), steps(20));
     assert!(one >= QUEUES * ONE, "{one} steps");
     assert!(twenty < one + QUEUES * ONE, "{one} steps for one, {twenty} for twenty");
+}
+
+/// What is found out for a gang that comes to nothing holds for nobody behind it where it rests on what the gang would have had.
+#[test]
+fn who_is_behind_a_gang_that_comes_to_nothing_is_looked_for_anew() {
+    let mut world = World::with(queue_plugin("capacity", "allocate, reclaim", ""));
+    world.node(&node("n1").cards("A", 1).offers("cpu", "4"));
+    world.queue(&plain("a").deserved_cards(r#"{"A": 1}"#).deserved("cpu", "4"));
+    world.queue(&plain("b").deserved_cards(r#"{"A": 0}"#).deserved("cpu", "0"));
+    let runs = pod("runs").queue("b").asks("A", 1).requests("cpu", "4");
+    world.pod(&runs.assigned("A").on("n1"));
+    // The first of the gang would get in by what the other queue has, and the second by nobody's.
+    world.group(&group("g", 2).queue("a"));
+    let of_gang = |name: &str| pod(name).of("g").queue("a");
+    world.pod(&of_gang("g-0").asks("A", 1).requests("cpu", "1").priority(1));
+    world.pod(&of_gang("g-1").requests("cpu", "4").priority(1));
+    world.pod(&pod("behind").queue("a").requests("cpu", "4"));
+    assert_eq!(victims(&mut world), ["runs"]);
+}
+
+#[test]
+fn nobody_is_taken_back_as_seen_from_another_queue() {
+    // A gang in two queues, with a pod of the first behind it.
+    let mut world = World::with(queue_plugin("capacity", "allocate, preempt, reclaim", ""));
+    world.node(&node("n1").cards("A", 2));
+    for name in ["q1", "q2"] {
+        world.queue(&plain(name).deserved_cards(r#"{"A": 2}"#));
+    }
+    world.pod(&pod("runs").queue("q2").asks("A", 1).assigned("A").on("n1"));
+    world.group(&group("g", 2).queue("q1"));
+    world.pod(&pod("g-0").of("g").queue("q1").asks("A", 1).priority(10));
+    world.pod(&pod("g-1").of("g").queue("q2").asks("A", 2).priority(10));
+    world.pod(&pod("behind").queue("q1").asks("A", 2).priority(10));
+    assert_eq!(victims(&mut world), [""; 0], "it has no more than it deserves");
 }
 
 #[test]
