@@ -246,8 +246,6 @@ impl Cluster {
             }
         } else {
             self.unreserve(id);
-            // What is not kept others may have by the time that it is kept again.
-            self.workloads[id].forget_checked();
             if open {
                 self.line_up(id, queue);
             }

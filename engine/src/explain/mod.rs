@@ -28,7 +28,6 @@ use crds::bounds::printable;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::Cluster;
-use crate::cluster::pod::Stage;
 use crate::cluster::waiting::Shape;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::Reason;
@@ -103,8 +102,7 @@ fn refusal(cluster: &Cluster, subject: Subject) -> Option<(Case<'_>, Reason)> {
     Some(match subject {
         Subject::Pod(id) => {
             let pod = cluster.pod(id)?;
-            // Also where it is not known yet whose queue is to pay for it, as while a claim that it names is not there.
-            if pod.stage == Stage::Blocked && pod.deleted.is_none() {
+            if pod.is_held_elsewhere() {
                 let gates = pod.other_gates.as_deref().unwrap_or_default();
                 return Some((Case::HeldElsewhere(gates), Reason::HeldByAnotherGate));
             }

@@ -17,6 +17,7 @@ use super::estimate::estimate;
 use super::holders::{is_of, is_of_job};
 use super::imagined::of_imagined;
 use super::in_the_way::{blocks, of_shape, of_shape_besides, summed_up};
+use super::pod::held_elsewhere;
 use super::workload::shape_refused_for;
 use super::{Subject, explain, reason as refused_for};
 use crate::cluster::Cluster;
@@ -199,6 +200,11 @@ fn blocked(cluster: &Cluster, id: PodId, pod: &Pod, queue: Option<String>) -> Ca
     if let Some(why) = explain(cluster, Subject::Pod(id)) {
         status.blocks.push(why.block(&pod.namespace));
         summed_up(&mut status, &format!("pod {}", pod.name));
+    } else if pod.deleted.is_none() {
+        // Whose queue is to pay for it is not known yet, as while a claim that it names is not there.
+        let gates = pod.other_gates.as_deref().unwrap_or_default();
+        status.message = format!("pod {}: {}", pod.name, held_elsewhere(gates));
+        "wait until whoever holds it lets it go".clone_into(&mut status.lets_in);
     } else {
         status.message = format!("pod {} is being deleted", pod.name);
         "create it anew, if it is to run".clone_into(&mut status.lets_in);

@@ -24,6 +24,8 @@ const SHORT_REST: Duration = Duration::from_mins(4);
 const SHORT_RESTLESS: Duration = Duration::from_hours(2);
 /// How long after the last fault an operator may still do what it had begun.
 const SETTLED: Duration = Duration::from_mins(15);
+/// For how long at most a pod is left alone whose eviction was refused.
+const SPARED: Duration = Duration::from_hours(1);
 /// How long an operator that is started anew has for everything that it does at the start.
 const FRESH: Duration = Duration::from_mins(3);
 
@@ -63,6 +65,7 @@ impl Run {
         let is_seen = !forbidden.contains(&Forbidden::Conditions) && !forbidden.contains(&Forbidden::Groups);
         let is_as_before = rest == REST
             && is_seen
+            && !self.is_anybody_spared()
             && !is_anybody_aside()
             && !self.judge.is_account_unseen(self.now)
             && !self.judge.is_more_known_than_seen(self.now);
@@ -99,6 +102,14 @@ impl Run {
         let judged = self.judge.at_rest(now, &BTreeSet::new());
         let broken = judged.err().map(|broken| (broken.rule, broken.what));
         Ok(broken.or_else(|| self.ask()))
+    }
+
+    /// Whether a pod is left alone for a while whose eviction was refused: whoever begins anew tries it at once.
+    fn is_anybody_spared(&self) -> bool {
+        let state = self.server.state();
+        let since = state.objects.age.saturating_sub(SPARED);
+        let mut late = state.attempts.iter().rev().take_while(|attempt| attempt.age >= since);
+        late.any(|attempt| attempt.resource == &PODS && attempt.subresource == "eviction" && attempt.code >= 400)
     }
 
     /// Judges what was asked and changed nothing, in a world that has rested for so long.

@@ -253,13 +253,22 @@ pub const KEYS: [Found; 1] = [(
 )];
 
 /// Worlds with all that, and with a clock that runs ahead and is set back.
-pub const SET_BACK: [Found; 1] = [(
-    130_039,
-    200,
-    4,
-    true,
-    "the judge charged anew who was gone but for its name by the clock that ran ahead",
-)];
+pub const SET_BACK: [Found; 2] = [
+    (
+        130_039,
+        200,
+        4,
+        true,
+        "the judge charged anew who was gone but for its name by the clock that ran ahead",
+    ),
+    (
+        410_168,
+        200,
+        4,
+        true,
+        "the judge had an operator that is started anew know whose evictions were refused",
+    ),
+];
 
 /// Bugs that were planted.
 pub const PLANTED: [Found; 6] = [

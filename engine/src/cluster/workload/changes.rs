@@ -349,11 +349,6 @@ impl Workload {
         }
     }
 
-    /// What it is to have its queue has to be asked for anew.
-    pub(in crate::cluster) fn forget_checked(&mut self) {
-        self.0.checked = None;
-    }
-
     /// Its queue keeps nothing for it any more. Returns what it kept.
     pub(in crate::cluster) fn release(&mut self) -> Option<(QueueId, Demand)> {
         self.0.reserved.take()

@@ -59,22 +59,6 @@ fn what_more_is_kept_is_checked_where_the_pod_of_cards_was_let_in_and_never_ran(
     }
 }
 
-/// Also where nothing of it counts otherwise: what others have taken while its pod was let in is not kept twice.
-#[test]
-fn what_is_kept_again_after_nothing_was_is_checked_again() {
-    let mut world = world_of_few_cpus();
-    world.group(&group("g", 1).set(["spec", "minResources"], json!({"cpu": "8"})));
-    world.pod(&pod("p").requests("cpu", "1").of("g"));
-    assert_eq!(world.admit_names(), ["p"]);
-    world.confirm("p");
-    world.group(&group("h", 2).set(["spec", "minResources"], json!({"cpu": "7"})));
-    world.admit();
-    assert!(!world.is_kept("team", "g") && world.is_kept("team", "h"));
-    world.remove_pod("p");
-    world.admit();
-    assert!(world.is_kept("team", "h") && !world.is_kept("team", "g"));
-}
-
 /// What is not kept meanwhile others may take.
 #[test]
 fn what_was_checked_once_is_checked_again_after_less_was_kept() {
