@@ -30,6 +30,8 @@ struct Reclaim {
     next_look: Timestamp,
     /// When the next pods may be evicted for it.
     next_eviction: Timestamp,
+    /// How many of those that wait in it, one by one or together, were looked at when the steps of a look were spent: the next one goes on there.
+    sets_looked_at: usize,
     /// The pods that were evicted for it last, by uid.
     evicted: Vec<Arc<str>>,
     expected: Expected,
@@ -136,6 +138,7 @@ impl Default for Reclaim {
         Self {
             next_look: Timestamp::MIN,
             next_eviction: Timestamp::MIN,
+            sets_looked_at: 0,
             evicted: Vec::new(),
             expected: Expected::default(),
         }
@@ -266,6 +269,19 @@ impl Cluster {
             self.top.rose();
         }
         self.give_up(&earlier.asides);
+    }
+
+    /// With how many of those that wait in a queue its last look ended; none where that came to an end.
+    pub(crate) fn sets_looked_at(&self, id: QueueId) -> usize {
+        let reclaim = self.reclaims.by_queue.get(&id);
+        reclaim.map_or(0, |reclaim| reclaim.sets_looked_at)
+    }
+
+    /// The next look at a queue goes on behind so many of those that wait in it.
+    pub(crate) fn note_sets_looked_at(&mut self, id: QueueId, sets: usize) {
+        if let Some(reclaim) = self.reclaims.by_queue.get_mut(&id) {
+            reclaim.sets_looked_at = sets;
+        }
     }
 
     /// Nobody reclaims any more, or nothing waits in the queue: only when pods may be evicted for it again is remembered.

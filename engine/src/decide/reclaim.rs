@@ -138,7 +138,10 @@ fn look_at(
     now: Timestamp,
     trail: &dyn Trail,
 ) -> (Vec<Eviction>, u64) {
-    let sets = waiting_sets(cluster, queue);
+    let mut sets = waiting_sets(cluster, queue);
+    // Those for whom no steps were left come first now, or they never would.
+    let (all, begun) = (sets.len(), cluster.sets_looked_at(queue).min(sets.len()));
+    sets.rotate_left(begun);
     let expected_nothing = cluster.expects_nothing(queue);
     let in_sets = sets.iter().flat_map(|set| match set {
         Set::OneByOne(_, pods) => pods.clone(),
@@ -168,15 +171,19 @@ fn look_at(
         effort: Effort::of_gang(),
         before,
     };
+    let mut looked_at = 0;
     for set in sets {
         if look.assumed.len() >= PODS_PER_LOOK || look.effort.is_spent() {
             break;
         }
+        looked_at += 1;
         trail_pod(cluster, set.first(), queue, trail);
         match set {
             Set::OneByOne(shape, pods) => {
                 for pod in pods {
-                    if look.assumed.len() >= PODS_PER_LOOK || !look.make_room(cluster, &shape, pod) {
+                    // Without steps nobody is found who could be spared.
+                    let is_over = look.assumed.len() >= PODS_PER_LOOK || look.effort.is_spent();
+                    if is_over || !look.make_room(cluster, &shape, pod) {
                         break;
                     }
                 }
@@ -209,7 +216,9 @@ fn look_at(
         cluster.begin_evictions(queue, &look.taken, now);
     }
     cluster.looked_at(queue, expected, now);
-    let is_quiet = leaving.is_empty() && aside.is_empty() && look.taken.is_empty();
+    let is_cut_short = look.effort.is_spent() && begun + looked_at < all;
+    cluster.note_sets_looked_at(queue, if is_cut_short { begun + looked_at } else { 0 });
+    let is_quiet = !is_cut_short && leaving.is_empty() && aside.is_empty() && look.taken.is_empty();
     if is_quiet && expected_nothing && cluster.expects_nothing(queue) {
         cluster.looked_in_vain(queue, &look.before, now);
     }

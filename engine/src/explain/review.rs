@@ -26,7 +26,7 @@ use crate::cluster::pod::{Pod, Stage};
 use crate::cluster::workload::Said;
 use crate::decide::verdict::admits;
 use crate::ids::{PodId, QueueId, WorkloadId};
-use crate::reason::Reason;
+use crate::reason::{Outlook, Reason};
 use crate::refs::WorkloadKind;
 
 /// What is asked about is not there.
@@ -204,7 +204,9 @@ fn blocked(cluster: &Cluster, id: PodId, pod: &Pod, queue: Option<String>) -> Ca
         // Whose queue is to pay for it is not known yet, as while a claim that it names is not there.
         let gates = pod.other_gates.as_deref().unwrap_or_default();
         status.message = format!("pod {}: {}", pod.name, held_elsewhere(gates));
-        "wait until whoever holds it lets it go".clone_into(&mut status.lets_in);
+        Reason::HeldByAnotherGate
+            .remedy(Outlook::NotYet, true)
+            .clone_into(&mut status.lets_in);
     } else {
         status.message = format!("pod {} is being deleted", pod.name);
         "create it anew, if it is to run".clone_into(&mut status.lets_in);

@@ -8,6 +8,11 @@ use crate::world::{Object, PRODUCT, World, group, node, pod, queue, queue_plugin
 
 /// Pods that each say as much about nodes as they may, none of which is one for them.
 fn lengthy(name: &str, group: &str) -> Object {
+    lengthy_alone(name).of(group)
+}
+
+/// The same of no group.
+pub fn lengthy_alone(name: &str) -> Object {
     let values: Vec<_> = (0..1000).map(|value| format!("nowhere-{name}-{value}")).collect();
     let terms = json!([{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": values}]}]);
     let affinity = [
@@ -16,7 +21,7 @@ fn lengthy(name: &str, group: &str) -> Object {
         "nodeAffinity",
         "requiredDuringSchedulingIgnoredDuringExecution",
     ];
-    pod(name).of(group).set(affinity, json!({ "nodeSelectorTerms": terms }))
+    pod(name).set(affinity, json!({ "nodeSelectorTerms": terms }))
 }
 
 /// What one round may cost at most: two turns of a queue, each of which the last question in it may exceed.

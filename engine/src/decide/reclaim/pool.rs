@@ -26,6 +26,9 @@ use crate::policies::reclaim::{Candidate, cost, select};
 /// How many pods beside those on a node are considered for what is missing elsewhere than on the node.
 const ELSEWHERE: usize = 64;
 
+/// How often all kinds of pods are gone over at least for a plan.
+const GONE_OVER: usize = 3;
+
 /// What a set costs: less is better. The highest priority in it, how many pods it is, and their ranks, the dearest first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Cost(Option<i32>, usize, Vec<Rank>);
@@ -249,10 +252,11 @@ impl Pool {
         effort: &Effort,
     ) -> Option<Plan> {
         let levels = missing_at_levels(cluster, shape.queue, asked);
-        // All kinds of pods are gone over for each dimension: anybody can make one of each pod.
+        // All kinds of pods are gone over, of which anybody can make one of each pod: once to find that nobody gives what is missing, else more often.
         let kinds = self.victims.kinds_in_all(cluster);
-        effort.spend(kinds.saturating_mul(levels.len() + self.key.dimensions.len()));
+        effort.spend(kinds);
         let fewest = self.victims.fewest(cluster, &levels)?.max(1);
+        effort.spend(kinds.saturating_mul(GONE_OVER));
         let (elsewhere, are_all) = self.elsewhere(cluster, &levels);
         let requested = shape.task.request_with(alternative).iter();
         let requested = requested.map(|(dimension, _)| dimension);

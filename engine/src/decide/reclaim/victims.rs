@@ -22,8 +22,6 @@ use crate::cluster::waiting::Shape;
 use crate::decide::effort::{Effort, LOOK_AT_NODE};
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 
-/// What it costs to compare a level above a queue, or a dimension in it.
-const LOOK_AT_LEVEL: usize = 4;
 /// How many pods that share claims are taken back together. Where there are more, each is by itself.
 const MOST_SHARERS: usize = 65;
 
@@ -97,7 +95,7 @@ impl Victims {
                 continue;
             }
             let own_path: Vec<_> = cluster.ancestry(id).collect();
-            effort.spend(LOOK_AT_LEVEL.saturating_mul(own_path.len() + missing.len()));
+            effort.spend(own_path.len() + missing.len());
             let level = path.iter().position(|level| own_path.contains(level));
             let below = own_path.iter().copied().take_while(|level| !path.contains(level));
             let below: Vec<_> = below.collect();

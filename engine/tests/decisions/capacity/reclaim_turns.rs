@@ -3,9 +3,10 @@
 use engine::decide::Action;
 use jiff::SignedDuration;
 
-use super::reclaim::RECLAIM;
+use super::reclaim::{RECLAIM, evictions};
 use super::{plain, worker};
-use crate::world::{Object, World, bare_pod, capacity, node};
+use crate::turns::lengthy_alone;
+use crate::world::{Object, World, bare_pod, capacity, node, pod};
 
 /// On one node `a` has what `b` deserves, and before `b` come forty queues that use nothing: a pod waits in each.
 fn crowded(waiting: fn(&str) -> Object) -> World {
@@ -104,4 +105,28 @@ fn a_clock_that_is_set_back_keeps_nobody_from_what_others_borrow() {
         assert!(world.now < ahead);
         assert!(is_served_now(&mut world), "after {seconds} s");
     }
+}
+
+/// Whom nothing can be taken back for stands before another one, and says as much about nodes as it may.
+#[test]
+fn who_is_behind_those_that_spend_a_look_of_reclaim_has_the_next_one() {
+    let mut world = World::with(capacity("allocate, reclaim", ""));
+    world.queue(&plain("a").quota(r#"{"A": 200}"#).deserved_cards(r#"{"A": 100}"#));
+    world.queue(&plain("b").quota(r#"{"A": 200}"#).deserved_cards(r#"{"A": 0}"#));
+    for number in 0..200 {
+        let name = format!("n-{number}");
+        world.node(&node(&name).cards("A", 1));
+        let runs = pod(&format!("b-{number}")).queue("b").asks("A", 1);
+        world.pod(&runs.assigned("A").on(&name));
+    }
+    for number in 0..80 {
+        world.pod(&lengthy_alone(&format!("p-{number}")).queue("a").asks("A", 1));
+    }
+    world.pod(&pod("behind").queue("a").asks("A", 1).created(1));
+    let mut evicted = Vec::new();
+    for _ in 0..4 {
+        evicted.extend(evictions(&mut world));
+        world.wait(2);
+    }
+    assert_eq!(evicted.len(), 1, "{evicted:?}");
 }
