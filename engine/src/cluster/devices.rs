@@ -291,10 +291,24 @@ impl Cluster {
     }
 
     /// Reads pods anew whose claims have changed, each once, however often they did: whoever makes and deletes a claim that a thousand pods
-    /// share would otherwise have each of them read each time.
+    /// share would otherwise have each of them read each time. Of those that their claims keep out, as many as the turn of their namespace
+    /// allows; the others in the next rounds.
     pub fn read_again(&mut self, now: Timestamp) {
         while let Some(uid) = self.claimed.unread.pop_first() {
-            self.read_one_again(&uid, now);
+            let Some((namespace, may_wait)) = self.pod_with_uid(&uid).and_then(|id| self.pod(id)).map(|pod| {
+                let is_kept_out = pod.task.claimed.as_ref().is_some_and(|claimed| claimed.refusal.is_some());
+                (
+                    Arc::clone(&pod.namespace),
+                    is_kept_out && matches!(pod.stage, Stage::Waiting),
+                )
+            }) else {
+                continue;
+            };
+            if self.claimed.turns.pay_for_pod(&namespace) || !may_wait {
+                self.read_one_again(&uid, now);
+            } else {
+                self.claimed.turns.put_off(&namespace, uid);
+            }
         }
     }
 
@@ -309,6 +323,7 @@ impl Cluster {
     pub(super) fn read_on(&mut self, now: Timestamp) {
         for namespace in self.claimed.turns.begin() {
             while let Some(uid) = self.claimed.turns.next_of(&namespace) {
+                self.claimed.turns.pay_for_pod(&namespace);
                 self.read_one_again(&uid, now);
             }
         }

@@ -7,6 +7,10 @@ use std::sync::Arc;
 use crate::devices::TURN;
 use crate::steps::Steps;
 
+/// What it costs to read a pod anew, whatever its claims come to: so that of those that share a claim which somebody makes and deletes in turn,
+/// some are read in each round.
+const READ_POD: usize = 128;
+
 /// What was spent in this round, and who goes on in the next one.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
@@ -34,8 +38,22 @@ impl Turns {
             self.left.insert(namespace.into(), steps);
         }
         if let Some(uid) = is_left {
-            self.later.entry(namespace.into()).or_default().insert(uid.into());
+            self.put_off(namespace, uid.into());
         }
+    }
+
+    /// Takes from a namespace's turn what it costs to read one of its pods anew. Whether the turn was not over before.
+    pub(super) fn pay_for_pod(&mut self, namespace: &str) -> bool {
+        let steps = self.take(namespace);
+        let is_over = steps.are_spent();
+        steps.spend(READ_POD);
+        self.give_back(namespace, steps, None);
+        !is_over
+    }
+
+    /// A pod is read in the next round.
+    pub(super) fn put_off(&mut self, namespace: &str, uid: Arc<str>) {
+        self.later.entry(namespace.into()).or_default().insert(uid);
     }
 
     /// The next pod of a namespace that is to go on, while its turn is not over.

@@ -158,3 +158,31 @@ fn of_many_pods_that_share_many_claims_some_are_read_at_a_time() {
     assert_eq!(world.admit(), [admitted("quick", "A")]);
     evaluate_all(&mut world, PODS);
 }
+
+/// How many of these pods wait for a claim that they were told is not there.
+fn told_of_none(world: &World, pods: usize) -> usize {
+    let reason = |index: usize| world.reason(&format!("p{index:04}")).map(Reason::as_str);
+    let waits = |index: &usize| reason(*index) == Some("ResourceClaimNotFound");
+    (0..pods).filter(waits).count()
+}
+
+/// Whoever makes and deletes a claim in turn that thousands of his pods share has some of them read in each round, and nobody else waits for
+/// the others.
+#[test]
+fn of_many_pods_whose_claim_comes_some_are_read_at_a_time() {
+    const PODS: usize = 5000;
+    let mut world = world();
+    all_sharing(&mut world, "greedy", PODS, &["late".to_owned()]);
+    assert_eq!(world.admit(), []);
+    assert_eq!(told_of_none(&world, PODS), PODS);
+    world.claim_in("greedy", "late", &exactly(9, Some("A")), &json!({}));
+    world.claim("own", &exactly(1, Some("A")), &json!({}));
+    world.pod(&sharing(pod("quick"), "own"));
+    assert_eq!(world.admit(), [admitted("quick", "A")]);
+    assert!(told_of_none(&world, PODS) > 0);
+    let rounds = (0..10).find(|_| {
+        assert_eq!(world.admit(), []);
+        told_of_none(&world, PODS) == 0
+    });
+    assert!(rounds.is_some());
+}
