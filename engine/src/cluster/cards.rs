@@ -296,7 +296,7 @@ impl Cluster {
         if card.meaning.as_ref() == Some(&meaning) {
             return;
         }
-        self.cards.resources.insert(meaning.resource);
+        let is_new = self.cards.resources.insert(meaning.resource);
         let before = self
             .cards
             .get_mut(id)
@@ -304,6 +304,10 @@ impl Cluster {
             .replace(meaning)
             .map(|before| before.resource);
         self.name_cards_anew(|_| true);
+        if is_new {
+            // What nobody was charged for, while nobody knew that it was a card.
+            self.charge_unqueued(|_| true, now);
+        }
         self.version += 1;
         if before != self.resource_of(id) {
             // Nodes that count for the card now, and nodes that no longer do.

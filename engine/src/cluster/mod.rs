@@ -342,6 +342,11 @@ impl Cluster {
             self.charge_unqueued(|_| true, now);
             self.give_back_unqueued(now);
         }
+        if before.cardgate.card_resources != self.configuration.cardgate.card_resources {
+            self.see_unqueued_anew(|_| true);
+            self.charge_unqueued(|_| true, now);
+            self.give_back_without_cards(now);
+        }
         if before.cardgate.default_queue != self.configuration.cardgate.default_queue {
             self.see_unqueued_anew(|_| true);
             self.find_queues(|_| true, now);

@@ -146,6 +146,36 @@ fn what_runs_is_charged_as_soon_as_the_configuration_or_its_namespace_says_to_wh
     assert_eq!(world.refusal_of("p"), "InsufficientScalarQuota");
 }
 
+/// What runs is charged from the moment on in which what it requests is a card, and not only by an operator that is started anew.
+#[test]
+fn what_runs_is_charged_as_soon_as_what_it_requests_is_a_card() {
+    const ACCELERATOR: &str = "example.com/accel";
+    let begin = || {
+        let mut world = world();
+        world.queue(&queue("team-a").quota(r#"{"A": 2, "X": 4}"#));
+        world.namespace("team", &[], Some("team-a"));
+        let unlabelled = node("n2").offers(ACCELERATOR, "8");
+        world.node(&unlabelled);
+        world.pod(&bare_pod("runs").requests(ACCELERATOR, "3").on("n2"));
+        assert_eq!(world.allocated_cpu("team-a"), 0);
+        (world, unlabelled)
+    };
+    let (mut world, unlabelled) = begin();
+    let labelled = unlabelled.label("example.com/accel.product", "X");
+    let labelled = labelled.label("example.com/accel.count", "8");
+    world.node(&labelled.label("example.com/accel.memory", "81920"));
+    assert_eq!((world.allocated("team-a", "X"), world.allocated_cpu("team-a")), (3, 1000));
+    world.pod(&pod("p").asks("X", 2).requests(GPU, "0").requests(ACCELERATOR, "2"));
+    assert_eq!(world.refusal_of("p"), "InsufficientScalarQuota");
+
+    let (mut world, _) = begin();
+    let now = world.now;
+    world.set_configuration(configuration("", &format!("cardResources: [{ACCELERATOR}]")), now);
+    assert_eq!(world.allocated_cpu("team-a"), 1000);
+    world.set_configuration(configuration("", ""), now);
+    assert_eq!(world.allocated_cpu("team-a"), 0);
+}
+
 /// Simulator's seeds 26080 and 25335: whose a pod was depended on which of two watches was faster, and a group that names the default queue was
 /// taken for one that names none.
 #[test]

@@ -7,7 +7,7 @@ use crds::configuration::UnqueuedCards;
 use jiff::Timestamp;
 
 use crate::cluster::Cluster;
-use crate::cluster::pod::Stage;
+use crate::cluster::pod::{Pod, Stage};
 use crate::ids::PodId;
 use crate::task::Task;
 
@@ -33,11 +33,24 @@ impl Cluster {
 
     /// Charges nobody any more for those pods that were charged for want of any queue, where such are only counted now.
     pub(in crate::cluster) fn give_back_unqueued(&mut self, now: Timestamp) {
-        if self.configuration.cardgate.unqueued_cards != UnqueuedCards::Count {
-            return;
+        if self.configuration.cardgate.unqueued_cards == UnqueuedCards::Count {
+            self.give_back(|_, pod| pod.task.unqueued, now);
         }
+    }
+
+    /// Charges nobody any more for those pods that were charged for resources which are no cards now. Claims stay charged, whatever can be said
+    /// of them at the moment.
+    pub(in crate::cluster) fn give_back_without_cards(&mut self, now: Timestamp) {
+        self.give_back(
+            |cluster, pod| pod.task.claimed.is_none() && !cluster.gets_cards(&pod.task),
+            now,
+        );
+    }
+
+    /// Charges nobody any more for those of these pods that were charged for their cards alone.
+    fn give_back(&mut self, concerned: impl Fn(&Self, &Pod) -> bool, now: Timestamp) {
         let found = self.pods_by_id();
-        let found = found.filter(|(_, pod)| pod.charged_for_cards && pod.task.unqueued && pod.is_in());
+        let found = found.filter(|(_, pod)| pod.charged_for_cards && pod.is_in() && concerned(self, pod));
         for id in found.map(|(id, _)| id).collect::<Vec<_>>() {
             let Some(pod) = self.pod(id) else { continue };
             let (Some(queue), mut task) = (pod.queue, pod.task.clone()) else {
