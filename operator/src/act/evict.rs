@@ -30,12 +30,24 @@ const PAUSES: [Duration; 3] = [
     Duration::from_secs(2),
 ];
 
+/// How a pod is evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// It is only asked whether it may be.
+    DryRun,
+    /// With the grace period that it asks for itself.
+    Gracefully,
+    /// With a second of grace: it has no node, or has only just begun with more than it was let in for, and would keep that for as long as it says
+    /// itself.
+    Briefly,
+}
+
 impl Actor {
-    /// Takes an admitted pod back that could not be placed.
+    /// Takes an admitted pod back that could not be placed, or has other claims than it was let in with.
     pub fn send_back(&self, pod: PodRef) {
         let actor = self.clone();
         self.runtime.spawn(async move {
-            match actor.evict(&pod, false).await {
+            match actor.evict(&pod, How::Briefly).await {
                 Ok(()) => {
                     tracing::info!(pod = %pod, "evicted");
                     actor.tell_of_its_end(&pod).await;
@@ -83,7 +95,7 @@ impl Actor {
             if outcomes[place] != EvictionOutcome::NotTried {
                 continue;
             }
-            match patiently(|| self.evict(pod, true)).await {
+            match patiently(|| self.evict(pod, How::DryRun)).await {
                 // Nobody was asked, so nobody is spared; and nobody goes in place of these.
                 Err(failure) if failure.is_passing() => {
                     tracing::warn!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "not known whether it may be evicted");
@@ -100,7 +112,7 @@ impl Actor {
             return outcomes;
         }
         for (place, pod) in pods.iter().enumerate() {
-            match patiently(|| self.evict(pod, false)).await {
+            match patiently(|| self.evict(pod, How::Gracefully)).await {
                 // Neither done nor refused: were it taken for refused, others would be evicted in its place at once. Where nothing comes of
                 // it, the pod counts as staying after a minute.
                 Err(Failure::Other(failure)) => {
@@ -127,10 +139,10 @@ impl Actor {
 
     /// Takes an admitted pod back through the Eviction API, so that its controller can tell it from a failure, and that
     /// disruption budgets are respected.
-    async fn evict(&self, pod: &PodRef, only_ask: bool) -> Result<(), Failure> {
+    async fn evict(&self, pod: &PodRef, how: How) -> Result<(), Failure> {
         let mut wait = FIRST_WAIT;
         loop {
-            match self.evict_once(pod, only_ask).await {
+            match self.evict_once(pod, how).await {
                 // Nobody has looked at the pod: to take that for an answer would spare it for minutes.
                 Err(Failure::ForWhoAsked(_)) if wait < LONGEST_WAIT => sleep(wait).await,
                 answer => return answer,
@@ -139,22 +151,25 @@ impl Actor {
         }
     }
 
-    async fn evict_once(&self, pod: &PodRef, only_ask: bool) -> Result<(), Failure> {
+    async fn evict_once(&self, pod: &PodRef, how: How) -> Result<(), Failure> {
         if !self.leadership.holds() {
             return Err(Failure::NotSent("no longer the leader"));
         }
         // Not by kube's own `evict`: it writes the options under a name that the API server does not read.
-        let eviction = json!({
+        let mut eviction = json!({
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": { "name": &*pod.name, "namespace": &*pod.namespace },
             "deleteOptions": { "preconditions": { "uid": &*pod.uid } },
         });
+        if how == How::Briefly {
+            eviction["deleteOptions"]["gracePeriodSeconds"] = 1.into();
+        }
         let params = PostParams {
-            dry_run: only_ask,
+            dry_run: how == How::DryRun,
             ..PostParams::default()
         };
-        if !only_ask {
+        if how != How::DryRun {
             self.metrics.api_write(Write::Eviction);
         }
         let api: Api<Pod> = self.pods(pod);

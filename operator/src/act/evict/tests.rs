@@ -30,7 +30,7 @@ async fn evict(answers: Vec<(u16, &'static str)>) -> (Result<(), Failure>, usize
         async { answer }
     });
     let (actor, _heard) = actor(kube::Client::new(server, "default"));
-    (actor.evict(&pod(), false).await, asked.load(Ordering::Relaxed))
+    (actor.evict(&pod(), How::Gracefully).await, asked.load(Ordering::Relaxed))
 }
 
 /// An actor that leads, and what it tells the mind.
@@ -200,5 +200,32 @@ async fn what_fails_for_the_moment_is_no_refusal() {
         };
         let outcomes = actor(kube::Client::new(server, "default")).0.evict_all(&eviction).await;
         assert_eq!(outcomes, [expected]);
+    }
+}
+
+/// Who is sent back keeps what it has for a second, and not for as long as it says itself; who makes room ends as it asked to.
+#[tokio::test]
+async fn only_who_is_sent_back_has_to_end_at_once() {
+    for (how, expected) in [
+        (How::Briefly, json!({"preconditions": {"uid": "1"}, "gracePeriodSeconds": 1})),
+        (How::Gracefully, json!({"preconditions": {"uid": "1"}})),
+        (How::DryRun, json!({"preconditions": {"uid": "1"}})),
+    ] {
+        let (sent, mut got) = mpsc::channel(1);
+        let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let sent = sent.clone();
+            async move {
+                let body = request.into_body().collect_bytes().await.unwrap();
+                sent.send(body).await.unwrap();
+                let answer = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+                let body = kube::client::Body::from(answer.to_string().into_bytes());
+                Ok::<_, std::convert::Infallible>(http::Response::new(body))
+            }
+        });
+        let (actor, _heard) = actor(kube::Client::new(server, "default"));
+        actor.evict(&pod(), how).await.unwrap();
+        let body = got.recv().await.unwrap();
+        let eviction: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(eviction["deleteOptions"], expected, "{how:?}");
     }
 }
