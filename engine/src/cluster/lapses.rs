@@ -71,7 +71,7 @@ impl Cluster {
     /// Until when no reservation is made for a workload, because others of its namespace in its queue ran out.
     pub(super) fn stands_aside_until(&self, id: WorkloadId) -> Option<Timestamp> {
         let until = self.lapse_of(id)?.until;
-        Some(until).filter(|until| *until > self.now)
+        Some(until).filter(|until| *until > self.now && self.keeps_for_workloads())
     }
 
     /// When a workload's time in its queue is over.
@@ -112,6 +112,10 @@ impl Cluster {
     /// A workload's time in its queue is over. Where its pods have not taken over, its queue keeps nothing for it any more;
     /// and for a while for none of its namespace, so that others have their turn.
     pub(super) fn end_time_in_queue(&mut self, id: WorkloadId, now: Timestamp) {
+        // Where nothing is kept, time keeps nothing from anybody.
+        if !self.keeps_for_workloads() {
+            return;
+        }
         let workload = &mut self.workloads[id];
         let Some(enqueued) = workload.leave_queue().filter(|_| workload.reserved.is_some()) else {
             return;

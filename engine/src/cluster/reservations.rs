@@ -1,8 +1,10 @@
 //! What queues keep for workloads that are in them, until their pods take over.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crds::configuration::QueuePlugin;
 use jiff::Timestamp;
 
 use super::Cluster;
@@ -32,6 +34,17 @@ pub(super) struct Reservations {
     /// Workloads that something is kept for, now or again: while all of their pods ran nothing was, and their queue may have come
     /// to refuse them; and it may be more than they were checked for, by their pods or by the configuration.
     kept_anew: BTreeSet<WorkloadId>,
+    /// Whether what is kept anew may be so by another configuration.
+    is_configured_anew: bool,
+}
+
+/// What is kept for a workload, and more of it than its queue was asked for.
+pub(crate) struct Grown {
+    pub(crate) id: WorkloadId,
+    pub(crate) queue: QueueId,
+    pub(crate) demand: Demand,
+    /// Whether it may be more by the configuration, and not by what the workload does.
+    pub(crate) is_configured: bool,
 }
 
 impl Reservations {
@@ -109,19 +122,25 @@ impl Cluster {
         kept
     }
 
-    /// Workloads for which more is kept than they were checked for, and what is kept for them now. Of the others, what is kept now is what
-    /// they were checked for: what was kept beyond it may be others' by the time that it is wanted again.
-    pub(crate) fn take_grown(&mut self) -> Vec<(WorkloadId, QueueId, Demand)> {
+    /// Workloads for which more is kept than they were checked for, and what is kept for them now, the last in line first: where there is not
+    /// enough for all, it goes without. Of the others, what is kept now is what they were checked for: what was kept beyond it may be others'
+    /// by the time that it is wanted again.
+    pub(crate) fn take_grown(&mut self) -> Vec<Grown> {
+        let is_configured = std::mem::take(&mut self.reservations.is_configured_anew);
         let mut grown = Vec::new();
         for id in std::mem::take(&mut self.reservations.kept_anew) {
             let workload = self.workload(id);
             match workload.reservation() {
-                Some((queue, demand)) if workload.was_checked_for_less_than(demand) => {
-                    grown.push((id, queue, demand.clone()));
-                }
+                Some((queue, demand)) if workload.was_checked_for_less_than(demand) => grown.push(Grown {
+                    id,
+                    queue,
+                    demand: demand.clone(),
+                    is_configured,
+                }),
                 _ => self.note_checked(id),
             }
         }
+        grown.sort_by_cached_key(|grown| Reverse(self.workload(grown.id).place()));
         grown
     }
 
@@ -206,6 +225,7 @@ impl Cluster {
 
     /// Counts anew what is kept for every workload, when the configuration has changed.
     pub(super) fn resettle_workloads(&mut self) {
+        self.reservations.is_configured_anew = true;
         for id in self.workloads.places() {
             self.unreserve(id);
             if let Some(enqueued) = self.workloads[id].enqueued {
@@ -218,6 +238,11 @@ impl Cluster {
             }
             self.settle(id);
         }
+    }
+
+    /// Whether queues keep anything for workloads. Where nobody asks them before, or nothing limits them, that would keep nobody else out.
+    pub(super) fn keeps_for_workloads(&self) -> bool {
+        self.configuration.has_action("enqueue") && self.configuration.queue_plugin != QueuePlugin::Off
     }
 
     /// Whether `PodGroup`s of this kind are enqueued by Cardgate.
@@ -236,7 +261,9 @@ impl Cluster {
         let queue = terms.queue;
         let open = terms.may_be_kept() && !workload.is_started() && self.enqueues(workload.kind);
         if open && workload.is_enqueued() {
-            if workload.reserved.is_none() {
+            if !self.keeps_for_workloads() {
+                self.unreserve(id);
+            } else if workload.reserved.is_none() {
                 let demand = self.metered(workload, &terms.demand);
                 self.leave_line(id);
                 self.reserve_in(queue, id, &demand);
@@ -246,6 +273,8 @@ impl Cluster {
             }
         } else {
             self.unreserve(id);
+            // Others may have it by the time that it is kept again.
+            self.workloads[id].forget_checked();
             if open {
                 self.line_up(id, queue);
             }

@@ -38,12 +38,17 @@ pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
     }
     let effort = Effort::of_gang();
     // More may be kept than was checked.
-    for (id, queue, demand) in cluster.take_grown() {
-        match check(cluster, id, queue, &cluster.workload(id).namespace, &demand, &effort) {
+    for grown in cluster.take_grown() {
+        let (id, queue) = (grown.id, grown.queue);
+        match check(cluster, id, queue, &cluster.workload(id).namespace, &grown.demand, &effort) {
             Ok(()) => cluster.note_checked(id),
             Err(refused) => {
-                // Or who made such pods and deleted them in turn would keep quota for ever.
-                cluster.dequeue_in_vain(id);
+                if grown.is_configured {
+                    cluster.dequeue(id);
+                } else {
+                    // Or who made such pods and deleted them in turn would keep quota for ever.
+                    cluster.dequeue_in_vain(id);
+                }
                 cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
             }
         }

@@ -53,6 +53,31 @@ fn without_the_action_enqueue_no_group_and_no_job_is_checked_as_a_whole() {
     }
 }
 
+/// Where nobody is asked as a whole, nothing is kept for anybody: so nobody keeps anything in vain, and steps back for others.
+#[test]
+fn without_the_action_enqueue_time_keeps_nobody_out() {
+    for (plugin, actions) in [("capacity-card", "allocate, backfill"), ("drf", "enqueue, allocate, backfill")] {
+        let mut world = World::with(queue_plugin(plugin, actions, ""));
+        world.node(&node("n1").cards("A100", 1));
+        world.queue(&queue("team-a").quota(r#"{"A100": 1}"#));
+        world.pod(&pod("holds").asks("A100", 1));
+        world.admit();
+        world.group(&group("g", 1).card_request(r#"{"A100": 1}"#));
+        world.pod(&member("g", 0, "A100"));
+        world.job(&held_job("a", r#"{"A100": 1}"#));
+        world.decide();
+        assert!(world.is_group_enqueued("g"));
+        assert!(world.nothing_is_reserved());
+        world.wait(24 * 3600);
+        world.decide();
+        assert!(world.is_group_enqueued("g"), "{plugin}");
+        world.job(&held_job("b", r#"{"A100": 1}"#));
+        let actions = world.decide();
+        let resumed = actions.iter().filter(|action| matches!(action, Action::Resume(_)));
+        assert_eq!(resumed.count(), 1, "{plugin}: {actions:?}");
+    }
+}
+
 #[test]
 fn job_mode_example() {
     // Allocated: A100=2, H100=1. A job asks for `A100|H100` 4: 2 + 1 + 4 = 7 <= 8.

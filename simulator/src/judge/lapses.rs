@@ -50,14 +50,16 @@ pub fn judge(writes: &[Write], timeout: SignedDuration) -> Result<u32, Broken> {
         }
         let lapse = groups.entry(&write.key).or_default();
         match (phase(before), phase(after)) {
-            ("Inqueue", "Pending") if is_told_so(after) || reasons(before) == reasons(after) => {
-                lapse.times += 1;
-                lapse.ended = Some(write.at);
-                all += 1;
-            }
             ("Inqueue", "Pending") => {
-                let stayed = lapse.began.map(|began| write.at.duration_since(began));
-                all += u32::from(stayed.is_some_and(|stayed| stayed + SLACK >= timeout));
+                let stayed = lapse.began.map(|began| write.at.duration_since(began) + SLACK >= timeout);
+                // One that leaves earlier, and is told nothing new, leaves for another reason.
+                if is_told_so(after) || stayed != Some(false) && reasons(before) == reasons(after) {
+                    lapse.times += 1;
+                    lapse.ended = Some(write.at);
+                    all += 1;
+                } else {
+                    all += u32::from(stayed == Some(true));
+                }
             }
             ("Pending", "Inqueue") => {
                 lapse.began = Some(write.at);

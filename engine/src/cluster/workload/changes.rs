@@ -349,6 +349,11 @@ impl Workload {
         }
     }
 
+    /// What its queue was found to take before, it need not take any more.
+    pub(in crate::cluster) fn forget_checked(&mut self) {
+        self.0.checked = None;
+    }
+
     /// Its queue keeps nothing for it any more. Returns what it kept.
     pub(in crate::cluster) fn release(&mut self) -> Option<(QueueId, Demand)> {
         self.0.reserved.take()

@@ -96,3 +96,48 @@ fn what_more_is_kept_by_another_configuration_is_checked() {
         assert_eq!(world.is_kept("team", "g"), is_kept, "{cpu}");
     }
 }
+
+/// Fifteen of eight CPUs were kept: what was given up with the first pod, others had by the time that this was gone.
+#[test]
+fn what_is_kept_again_is_checked_again() {
+    for (cpu, is_kept) in [("1", true), ("7", false)] {
+        let mut world = world_of_few_cpus();
+        world.group(&group("g", 1).set(["spec", "minResources"], json!({"cpu": "7"})));
+        world.pod(&pod("first").of("g"));
+        assert_eq!(world.admit_names(), ["first"]);
+        world.confirm("first");
+        world.group(&group("h", 1).set(["spec", "minResources"], json!({"cpu": cpu})));
+        world.admit();
+        assert!(!world.is_kept("team", "g") && world.is_kept("team", "h"));
+        world.remove_pod("first");
+        world.admit();
+        assert!(world.is_kept("team", "h"));
+        assert_eq!(world.is_kept("team", "g"), is_kept, "{cpu}");
+        if !is_kept {
+            assert_eq!(world.refused("g").1.reason.as_str(), "InsufficientCPUQuota");
+        }
+    }
+}
+
+/// Of two the younger goes without, whichever was seen first; and has not lost its turn by what the configuration did.
+#[test]
+fn where_another_configuration_leaves_room_for_one_the_oldest_keeps_it() {
+    let of_five = |name: &str, age: i64| asking(name, 1).created(age).set(["spec", "minResources"], json!({"cpu": "5"}));
+    for young_is_first in [true, false] {
+        let mut world = world_of_few_cpus();
+        let mut groups = [of_five("young", 1), of_five("old", 0)];
+        if !young_is_first {
+            groups.reverse();
+        }
+        groups.iter().for_each(|group| world.group(group));
+        world.admit();
+        assert!(world.is_kept("team", "young") && world.is_kept("team", "old"));
+        let now = world.now;
+        world.set_configuration(configuration("", "inqueueTimeout: 10m"), now);
+        world.admit();
+        assert!(!world.is_kept("team", "young") && world.is_kept("team", "old"));
+        world.remove_group("team", "old");
+        world.admit();
+        assert!(world.is_kept("team", "young"));
+    }
+}
