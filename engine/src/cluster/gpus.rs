@@ -104,9 +104,7 @@ impl Cluster {
         self.mgpu_nodes.set(id, is_shared, &self.nodes);
         self.count_gpus(id);
         if is_shared && !was_shared {
-            for pod in self.node(id).gpu_pods.clone() {
-                self.note_unplaced(pod);
-            }
+            self.note_unplaced_on(id);
         }
     }
 
@@ -127,6 +125,19 @@ impl Cluster {
         if pod.mgpu_containers().any(is_unknown) {
             let uid = Arc::clone(&pod.uid);
             self.changes.unplaced_gpu_pods.push(uid);
+        }
+    }
+
+    /// The same of all pods, where pods are placed on cards from now on.
+    pub(super) fn note_all_unplaced(&mut self) {
+        for node in self.mgpu_nodes.to_vec() {
+            self.note_unplaced_on(node);
+        }
+    }
+
+    fn note_unplaced_on(&mut self, id: NodeId) {
+        for pod in self.node(id).gpu_pods.clone() {
+            self.note_unplaced(pod);
         }
     }
 }

@@ -337,6 +337,9 @@ impl Cluster {
         self.changes.queues.extend(self.queues.ids());
         self.name_cards_anew(|_| true);
         self.recharge(now, |_| true);
+        if self.configuration.mgpu.enable && !before.mgpu.enable {
+            self.note_all_unplaced();
+        }
         if before.cardgate.unqueued_cards != self.configuration.cardgate.unqueued_cards {
             self.see_unqueued_anew(|_| true);
             self.charge_unqueued(|_| true, now);

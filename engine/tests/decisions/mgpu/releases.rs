@@ -123,6 +123,13 @@ fn with_mgpu_off_no_pod_is_missing_its_cards() {
         world.pod(&pod("q").share(40, 1000).on("g1"));
         let changes = world.cluster.take_changes();
         assert_eq!(changes.unplaced_gpu_pods.len(), 2 * told, "{enable}");
+        // Once somebody is placed, they are told as by an operator that begins now, and once.
+        let now = world.now;
+        for _ in 0..2 {
+            world.set_configuration(configuration(&[("Enable", "true")], ""), now);
+        }
+        let changes = world.cluster.take_changes();
+        assert_eq!(changes.unplaced_gpu_pods.len(), 2 * (1 - told), "{enable}");
     }
 }
 
