@@ -296,7 +296,11 @@ impl Cluster {
     pub fn read_again(&mut self, now: Timestamp) {
         while let Some(uid) = self.claimed.unread.pop_first() {
             let Some((namespace, may_wait)) = self.pod_with_uid(&uid).and_then(|id| self.pod(id)).map(|pod| {
-                let is_kept_out = pod.task.claimed.as_ref().is_some_and(|claimed| claimed.refusal.is_some());
+                let is_kept_out = pod
+                    .task
+                    .claimed
+                    .as_ref()
+                    .is_some_and(|claimed| claimed.refusal.is_some());
                 (
                     Arc::clone(&pod.namespace),
                     is_kept_out && matches!(pod.stage, Stage::Waiting),

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -24,7 +25,7 @@ pub struct Turn {
 }
 
 /// What pods hold: what their queue is charged, and what they request of a node.
-type Held = (Amounts, Arc<Amounts>);
+pub(crate) type Held = (Amounts, Arc<Amounts>);
 
 /// The pods that hold something of a queue, those that hold the same together: there are few such kinds, and whoever lacks
 /// something asks the pods alone that could give it.
@@ -53,6 +54,17 @@ impl Holders {
     /// What pods hold, and those that hold that, the first to be taken back first.
     pub(crate) fn alike(&self) -> impl ExactSizeIterator<Item = (&Held, &BTreeSet<Turn>)> {
         self.alike.iter()
+    }
+
+    /// Those that hold this, the first to be taken back first.
+    pub(crate) fn alike_to<'h>(&'h self, held: &Held) -> impl Iterator<Item = &'h Turn> + use<'h> {
+        self.alike.get(held).into_iter().flatten()
+    }
+
+    /// Who of them comes after that turn.
+    pub(crate) fn next_alike(&self, held: &Held, turn: &Turn) -> Option<&Turn> {
+        let alike = self.alike.get(held)?;
+        alike.range((Bound::Excluded(turn), Bound::Unbounded)).next()
     }
 
     pub(super) fn insert(&mut self, id: PodId, pod: &Pod, charged: &Amounts) {

@@ -40,7 +40,14 @@ pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
     // More may be kept than was checked.
     for grown in cluster.take_grown() {
         let (id, queue) = (grown.id, grown.queue);
-        match check(cluster, id, queue, &cluster.workload(id).namespace, &grown.demand, &effort) {
+        match check(
+            cluster,
+            id,
+            queue,
+            &cluster.workload(id).namespace,
+            &grown.demand,
+            &effort,
+        ) {
             Ok(()) => cluster.note_checked(id),
             Err(refused) => {
                 if grown.is_configured {

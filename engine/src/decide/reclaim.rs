@@ -7,6 +7,7 @@
 mod aside;
 mod candidacy;
 mod draw;
+mod kinds;
 mod needs;
 mod pool;
 mod sets;
@@ -339,7 +340,10 @@ impl Look {
         cluster.put_back(&back);
         // What was found out about its pods may rest on what was assumed.
         let at = self.stands_at();
-        self.pool = self.pool.take().and_then(|pool| pool.of_another_gang(&pool.key, at));
+        self.pool = self.pool.take().and_then(|pool| {
+            let key = pool.key.clone();
+            pool.of_another_gang(key, at)
+        });
         self.evictions.truncate(evictions);
         self.claim = claim;
     }
@@ -364,7 +368,8 @@ impl Look {
             let key = Key::new(cluster, shape, charged.chain(requested));
             if self.pool.as_ref().is_none_or(|pool| pool.key != key) {
                 let at = self.stands_at();
-                let alike = self.pool.as_ref().and_then(|pool| pool.of_another_gang(&key, at));
+                let alike = self.pool.take();
+                let alike = alike.and_then(|pool| pool.of_another_gang(key.clone(), at));
                 let anew = |effort: &Effort| Pool::new(cluster, shape, key.clone(), (self.modes, self.now), at, effort);
                 debug_assert!(
                     alike

@@ -56,7 +56,10 @@ fn without_the_action_enqueue_no_group_and_no_job_is_checked_as_a_whole() {
 /// Where nobody is asked as a whole, nothing is kept for anybody: so nobody keeps anything in vain, and steps back for others.
 #[test]
 fn without_the_action_enqueue_time_keeps_nobody_out() {
-    for (plugin, actions) in [("capacity-card", "allocate, backfill"), ("drf", "enqueue, allocate, backfill")] {
+    for (plugin, actions) in [
+        ("capacity-card", "allocate, backfill"),
+        ("drf", "enqueue, allocate, backfill"),
+    ] {
         let mut world = World::with(queue_plugin(plugin, actions, ""));
         world.node(&node("n1").cards("A100", 1));
         world.queue(&queue("team-a").quota(r#"{"A100": 1}"#));

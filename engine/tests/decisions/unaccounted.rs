@@ -164,7 +164,10 @@ fn what_runs_is_charged_as_soon_as_what_it_requests_is_a_card() {
     let labelled = unlabelled.label("example.com/accel.product", "X");
     let labelled = labelled.label("example.com/accel.count", "8");
     world.node(&labelled.label("example.com/accel.memory", "81920"));
-    assert_eq!((world.allocated("team-a", "X"), world.allocated_cpu("team-a")), (3, 1000));
+    assert_eq!(
+        (world.allocated("team-a", "X"), world.allocated_cpu("team-a")),
+        (3, 1000)
+    );
     world.pod(&pod("p").asks("X", 2).requests(GPU, "0").requests(ACCELERATOR, "2"));
     assert_eq!(world.refusal_of("p"), "InsufficientScalarQuota");
 

@@ -51,7 +51,9 @@ pub fn judge(writes: &[Write], timeout: SignedDuration) -> Result<u32, Broken> {
         let lapse = groups.entry(&write.key).or_default();
         match (phase(before), phase(after)) {
             ("Inqueue", "Pending") => {
-                let stayed = lapse.began.map(|began| write.at.duration_since(began) + SLACK >= timeout);
+                let stayed = lapse
+                    .began
+                    .map(|began| write.at.duration_since(began) + SLACK >= timeout);
                 // One that leaves earlier, and is told nothing new, leaves for another reason.
                 if is_told_so(after) || stayed != Some(false) && reasons(before) == reasons(after) {
                     lapse.times += 1;

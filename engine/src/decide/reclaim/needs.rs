@@ -6,7 +6,7 @@ use crate::ids::{NodeId, QueueId};
 use crate::policies::capacity;
 
 /// Where something is missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Place {
     /// On the node.
     Node,
@@ -16,6 +16,16 @@ pub(super) enum Place {
     Level(usize),
     /// In the cluster.
     Cluster,
+}
+
+impl Place {
+    /// Whether what pods give is missing there whose queue is part of no lower level above the waiting queue than this.
+    pub(super) fn is_reached_from(self, lowest: usize) -> bool {
+        match self {
+            Self::Level(level) => lowest <= level,
+            Self::Cluster | Self::Node | Self::NodeQuota => true,
+        }
+    }
 }
 
 pub(super) type Need = (Place, Dimension, i128);

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::Modes;
 use super::candidacy::Rank;
-use super::draw::{Draw, Turns};
+use super::draw::Draw;
 use super::needs::{Lack, Need, Place, missing_at_levels};
 use super::victims::{Victims, gang_of, pods_for};
 use crate::alternative::Alternative;
@@ -25,9 +25,6 @@ use crate::policies::reclaim::{Candidate, cost, select};
 
 /// How many pods beside those on a node are considered for what is missing elsewhere than on the node.
 const ELSEWHERE: usize = 64;
-
-/// How often all kinds of pods are gone over at least for a plan.
-const GONE_OVER: usize = 3;
 
 /// What a set costs: less is better. The highest priority in it, how many pods it is, and their ranks, the dearest first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -219,10 +216,10 @@ impl Pool {
 
     /// The same for pods of another gang with which they have all else in common, so that not each gang costs a look at all queues. None where
     /// more differs, or where others have or have not what they had when it was found.
-    pub(super) fn of_another_gang(&self, key: &Key, at: FoundAt) -> Option<Self> {
-        (self.found_at == at && self.key.is_alike_but_for_gang(key)).then(|| Self {
-            key: key.clone(),
+    pub(super) fn of_another_gang(self, key: Key, at: FoundAt) -> Option<Self> {
+        (self.found_at == at && self.key.is_alike_but_for_gang(&key)).then(|| Self {
             victims: self.victims.of_another_gang(key.gang),
+            key,
             found_at: at,
         })
     }
@@ -252,12 +249,8 @@ impl Pool {
         effort: &Effort,
     ) -> Option<Plan> {
         let levels = missing_at_levels(cluster, shape.queue, asked);
-        // All kinds of pods are gone over, of which anybody can make one of each pod: once to find that nobody gives what is missing, else more often.
-        let kinds = self.victims.kinds_in_all(cluster);
-        effort.spend(kinds);
-        let fewest = self.victims.fewest(cluster, &levels)?.max(1);
-        effort.spend(kinds.saturating_mul(GONE_OVER));
-        let (elsewhere, are_all) = self.elsewhere(cluster, &levels);
+        let fewest = self.victims.fewest(cluster, &levels, effort)?.max(1);
+        let (elsewhere, are_all) = self.elsewhere(cluster, &levels, effort);
         let requested = shape.task.request_with(alternative).iter();
         let requested = requested.map(|(dimension, _)| dimension);
         let mut question = Question {
@@ -288,23 +281,27 @@ impl Pool {
     fn cheapest_for(&mut self, question: &Question<'_>, fewest: usize) -> Option<Plan> {
         let Question { cluster, effort, .. } = *question;
         let above = question.above();
-        let for_all = || self.cheapest_of(&question.elsewhere, above, &|_| true, effort);
+        let for_all = |pool: &Self| pool.cheapest_of(&question.elsewhere, above, &|_| true, effort);
         if question.cards.is_none() && cluster.configuration().cardgate.admit_on == AdmitOn::Quota {
-            return Some(Plan::of(for_all()?, &above));
+            return Some(Plan::of(for_all(self)?, &above));
         }
         let mut best: Option<Plan> = None;
-        let (has_room, others) = question.survey(&self.victims.most_on_node(cluster, &self.key.dimensions));
+        let most_on_node = self.victims.most_on_node(cluster, &self.key.dimensions, effort);
+        let (has_room, others) = question.survey(&most_on_node);
         // Whichever node has room, the same is missing elsewhere.
         if has_room {
-            keep_cheaper(&mut best, for_all(), &above);
+            keep_cheaper(&mut best, for_all(self), &above);
         }
         let mut looked_at = HashSet::new();
         let mut others = others.into_iter().peekable();
         // Nodes come up with the first of their pods. The best so far, or nobody, when they have cost what all together may.
-        for turn in Turns::new(cluster, &self.victims, None) {
+        for place in 0.. {
+            let Some(turn) = self.victims.turn(cluster, &None, place, effort).cloned() else {
+                break;
+            };
             // Nobody can do better on a node that is left than this pod with as many as it takes there.
             let beats = |best: &Plan, pods: usize| {
-                let bound = Cost(Some(turn.priority), fewest.max(pods), vec![Rank::of(turn)]);
+                let bound = Cost(Some(turn.priority), fewest.max(pods), vec![Rank::of(&turn)]);
                 best.cost <= bound
             };
             while let Some((pods, node)) = others.peek().copied()
@@ -333,9 +330,9 @@ impl Pool {
     }
 
     /// The first that give any of what is missing in the queue and above it, and whether they are all that do.
-    fn elsewhere(&mut self, cluster: &Cluster, levels: &[Need]) -> (Vec<usize>, bool) {
+    fn elsewhere(&mut self, cluster: &Cluster, levels: &[Need], effort: &Effort) -> (Vec<usize>, bool) {
         let mut found = Vec::new();
-        let mut draw = Draw::new(cluster, &self.victims, levels);
+        let mut draw = Draw::new(cluster, levels, effort);
         while found.len() < ELSEWHERE {
             let Some(place) = draw.next(&mut self.victims) else {
                 return (found, true);

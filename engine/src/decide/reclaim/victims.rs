@@ -4,7 +4,7 @@
 //! of its pods.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use jiff::Timestamp;
 
 use super::Modes;
 use super::candidacy::{Candidacy, Member, Rank, of_gang};
-use super::needs::{Lack, Need, Place};
+use super::kinds::{Kind, Kinds, Wanted};
+use super::needs::{Lack, Need};
 use super::slack::{Floors, Slack};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
@@ -37,19 +38,6 @@ struct Source {
     borrowed: Rc<[Dimension]>,
 }
 
-impl Source {
-    /// Whether what its pods give is missing there.
-    fn reaches(&self, place: Place) -> bool {
-        match place {
-            Place::Level(level) => self.level <= level,
-            Place::Cluster | Place::Node | Place::NodeQuota => true,
-        }
-    }
-}
-
-/// How much one of some pods gives that hold the same, and these, in the order in which they are taken back.
-type Kind<'c> = (i128, &'c BTreeSet<Turn>);
-
 /// How a pod may be taken back, by the places of the candidates.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Ways {
@@ -67,6 +55,10 @@ pub(super) struct Victims {
     /// The gang that those are of for whom somebody is taken back.
     gang: Option<WorkloadId>,
     now: Timestamp,
+    /// What kinds of pods there are to choose from; none before anybody asks.
+    kinds: Option<Kinds>,
+    /// Whether any of them were taken.
+    any_taken: bool,
     /// Those that have been looked at.
     known: Vec<Candidacy>,
     ways: HashMap<PodId, Ways>,
@@ -123,9 +115,13 @@ impl Victims {
         self.sources == other.sources
     }
 
-    /// The same for pods of another gang, of queues that have as much as they had.
-    pub(super) fn of_another_gang(&self, gang: Option<WorkloadId>) -> Self {
-        Self::of(Rc::clone(&self.sources), self.priority, gang, self.now)
+    /// The same for pods of another gang, of queues that have as much as they had. What was found of their kinds stays so, where nobody was
+    /// counted as gone meanwhile who is there again.
+    pub(super) fn of_another_gang(self, gang: Option<WorkloadId>) -> Self {
+        Self {
+            kinds: self.kinds.filter(|_| !self.any_taken),
+            ..Self::of(self.sources, self.priority, gang, self.now)
+        }
     }
 
     fn of(sources: Rc<BTreeMap<QueueId, Source>>, priority: i32, gang: Option<WorkloadId>, now: Timestamp) -> Self {
@@ -134,6 +130,8 @@ impl Victims {
             priority,
             gang,
             now,
+            kinds: None,
+            any_taken: false,
             known: Vec::new(),
             ways: HashMap::new(),
             once: HashMap::new(),
@@ -151,58 +149,53 @@ impl Victims {
         &self.floors.slack
     }
 
-    /// Pods that hold the same, in the order in which they are taken back, with that order's end: of each queue whose pods give
-    /// any of `needs`, or of all of them.
-    pub(super) fn turns<'c>(
-        &self,
-        cluster: &'c Cluster,
-        needs: Option<&[Need]>,
-    ) -> Vec<(&'c BTreeSet<Turn>, Option<i32>)> {
-        let mut found = Vec::new();
-        for (id, source) in self.sources.iter() {
-            let end = source.is_own.then_some(self.priority);
-            for ((charged, _), turns) in cluster.queue(*id).holders.alike() {
-                let gives = |(place, dimension, _): &Need| source.reaches(*place) && charged.get(*dimension) > 0;
-                if needs.is_none_or(|needs| needs.iter().any(gives)) {
-                    found.push((turns, end));
-                }
+    /// The kinds of pods that there are to choose from.
+    fn kinds(&mut self, cluster: &Cluster) -> &mut Kinds {
+        self.kinds.get_or_insert_with(|| {
+            let mut all = Vec::new();
+            for (id, source) in self.sources.iter() {
+                let end = source.is_own.then_some(self.priority);
+                let alike = cluster.queue(*id).holders.alike();
+                all.extend(alike.map(|(held, _)| Kind::new(*id, held.clone(), source.level, end)));
             }
-        }
-        found
+            Kinds::new(all)
+        })
     }
 
-    /// How many kinds of pods there are to choose from.
-    pub(super) fn kinds_in_all(&self, cluster: &Cluster) -> usize {
-        let queues = self.sources.keys();
-        queues.map(|id| cluster.queue(*id).holders.alike().len()).sum()
+    /// The pod of this place by rank, candidate or not, of those that are charged for any of what is `wanted`, or of all.
+    pub(super) fn turn(
+        &mut self,
+        cluster: &Cluster,
+        wanted: &Option<Vec<Wanted>>,
+        place: usize,
+        effort: &Effort,
+    ) -> Option<&Turn> {
+        self.kinds(cluster).in_order(cluster, wanted, place, effort)
     }
 
     /// Of each queue, for each need, as many as give all of it, those first that give most: as far as the steps last.
     pub(super) fn who_give_most(&mut self, lack: &Lack<'_>, effort: &Effort) -> Vec<usize> {
         let mut found = Vec::new();
-        for need @ (.., amount) in lack.needs {
-            for (mut kinds, end) in self.kinds(lack.cluster, need) {
-                kinds.sort_by_key(|(each, _)| Reverse(*each));
-                let turns = kinds.into_iter().flat_map(|(each, turns)| {
-                    let turns = turns
-                        .iter()
-                        .take_while(|turn| end.is_none_or(|end| turn.priority < end));
-                    turns.map(move |turn| (each, turn.pod))
-                });
+        for need @ (place, dimension, amount) in lack.needs {
+            let givers = self.kinds(lack.cluster).givers((*place, *dimension), effort);
+            for kinds in givers.iter() {
                 let mut missing = *amount;
-                for (each, pod) in turns {
-                    if missing <= 0 || effort.is_spent() {
-                        break;
-                    }
-                    effort.spend(LOOK_AT_NODE);
-                    let ways = self.ways(lack.cluster, pod);
-                    let before = found.len();
-                    found.extend([ways.alone, ways.whole].into_iter().flatten().filter(|place| {
-                        let candidate = self.get(*place);
-                        candidate.gives(need, lack.node) > 0 && candidate.is_due(lack)
-                    }));
-                    if found.len() > before {
-                        missing -= each;
+                for (each, kind) in kinds {
+                    let pods = self.kinds(lack.cluster).get(*kind).turns(lack.cluster);
+                    for pod in pods.map(|turn| turn.pod) {
+                        if missing <= 0 || effort.is_spent() {
+                            break;
+                        }
+                        effort.spend(LOOK_AT_NODE);
+                        let ways = self.ways(lack.cluster, pod);
+                        let before = found.len();
+                        found.extend([ways.alone, ways.whole].into_iter().flatten().filter(|place| {
+                            let candidate = self.get(*place);
+                            candidate.gives(need, lack.node) > 0 && candidate.is_due(lack)
+                        }));
+                        if found.len() > before {
+                            missing -= i128::from(*each);
+                        }
                     }
                 }
             }
@@ -210,38 +203,27 @@ impl Victims {
         found
     }
 
-    /// Of each queue whose pods give this, how much of it one pod of each kind gives, those pods, and the priority with which they end.
-    fn kinds<'c>(&self, cluster: &'c Cluster, (place, dimension, _): &Need) -> Vec<(Vec<Kind<'c>>, Option<i32>)> {
-        let sources = self.sources.iter().filter(|(_, source)| source.reaches(*place));
-        let kinds = sources.map(|(id, source)| {
-            let alike = cluster.queue(*id).holders.alike();
-            let kinds = alike.map(|((charged, _), turns)| (i128::from(charged.get(*dimension)), turns));
-            let kinds = kinds.filter(|(each, _)| *each > 0).collect();
-            (kinds, source.is_own.then_some(self.priority))
-        });
-        kinds.collect()
-    }
-
     /// How many pods at least it takes to give all `needs`; none where nobody gives one of them.
-    pub(super) fn fewest(&self, cluster: &Cluster, needs: &[Need]) -> Option<usize> {
+    pub(super) fn fewest(&mut self, cluster: &Cluster, needs: &[Need], effort: &Effort) -> Option<usize> {
         let mut fewest = 0;
         for (place, dimension, amount) in needs {
-            let sources = self.sources.iter().filter(|(_, source)| source.reaches(*place));
-            let charges = sources.flat_map(|(id, _)| cluster.queue(*id).holders.alike());
-            let most = charges.map(|((charged, _), _)| charged.get(*dimension)).max();
-            fewest = fewest.max(pods_for(*amount, most)?);
+            let most = self.kinds(cluster).most_charged((*place, *dimension), effort);
+            fewest = fewest.max(pods_for(*amount, Some(most))?);
         }
         Some(fewest)
     }
 
     /// The most that one pod gives on its node of each of these dimensions.
-    pub(super) fn most_on_node(&self, cluster: &Cluster, dimensions: &[Dimension]) -> BTreeMap<Dimension, i64> {
-        let most = dimensions.iter().map(|dimension| {
-            let holders = self.sources.keys().flat_map(|id| cluster.queue(*id).holders.alike());
-            let most = holders.map(|((_, request), _)| request.get(*dimension)).max();
-            (*dimension, most.unwrap_or(0))
-        });
-        most.collect()
+    pub(super) fn most_on_node(
+        &mut self,
+        cluster: &Cluster,
+        dimensions: &[Dimension],
+        effort: &Effort,
+    ) -> BTreeMap<Dimension, i64> {
+        let kinds = self.kinds(cluster);
+        let most = dimensions.iter();
+        most.map(|dimension| (*dimension, kinds.most_requested(*dimension, effort)))
+            .collect()
     }
 
     /// Those on a node, by rank.
@@ -420,6 +402,7 @@ impl Victims {
 
     /// Takes candidates, and returns their pods.
     pub(super) fn take(&mut self, places: &[usize]) -> Vec<PodId> {
+        self.any_taken = true;
         let pods = self.pods(places);
         for place in places {
             for (slack, amount) in &self.known[*place].takes {

@@ -1,5 +1,7 @@
 //! Preempt on whole clusters (docs/rules.md, **Queues**).
 
+use engine::decide::Action;
+
 use super::reclaim::{BORROW, evictions, gone, settle, victims, worker_a};
 use super::{plain, worker, workers};
 use crate::world::{Object, World, bare_pod, capacity, group, node, pod, queue_plugin};
@@ -252,6 +254,40 @@ fn not_each_gang_costs_a_look_at_all_queues() {
     let (one, twenty) = (steps(1), steps(20));
     assert!(one >= QUEUES * ONE, "{one} steps");
     assert!(twenty < 2 * one, "{one} steps for one, {twenty} for twenty");
+}
+
+/// Who makes one kind of each of the pods with which he borrows would else keep what he has from gangs: none had steps enough.
+#[test]
+fn not_each_pod_of_a_gang_costs_a_look_at_all_kinds_of_pods() {
+    const KINDS: i64 = 200;
+    const MEMBERS: i64 = 40;
+    let mut world = World::with(queue_plugin("capacity", "allocate, reclaim", ""));
+    world.node(&node("n1").offers("cpu", "200").offers("pods", "1000"));
+    world.queue(&plain("a").deserved("cpu", "100"));
+    world.queue(&plain("b").deserved("cpu", "0"));
+    for kind in 0..KINDS {
+        let runs = pod(&format!("b-{kind}"))
+            .queue("b")
+            .requests("cpu", &format!("{}m", 900 + kind));
+        world.pod(&runs.created(kind).on("n1"));
+    }
+    world.group(&group("g", MEMBERS).queue("a"));
+    for member in 0..MEMBERS {
+        let waits = pod(&format!("g-{member}")).of("g").queue("a");
+        world.pod(&waits.requests("cpu", "2"));
+    }
+    let round = world.round();
+    let evictions = round.actions.iter().filter_map(|action| match action {
+        Action::Evict(eviction) => Some(eviction.victims.len()),
+        _ => None,
+    });
+    let evicted: usize = evictions.sum();
+    assert!(evicted > 60, "{evicted}");
+    assert!(
+        round.steps < (2 * MEMBERS * KINDS).unsigned_abs(),
+        "{} steps",
+        round.steps
+    );
 }
 
 /// What is found out for a gang that comes to nothing holds for nobody behind it where it rests on what the gang would have had.

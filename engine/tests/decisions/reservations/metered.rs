@@ -122,7 +122,11 @@ fn what_is_kept_again_is_checked_again() {
 /// Of two the younger goes without, whichever was seen first; and has not lost its turn by what the configuration did.
 #[test]
 fn where_another_configuration_leaves_room_for_one_the_oldest_keeps_it() {
-    let of_five = |name: &str, age: i64| asking(name, 1).created(age).set(["spec", "minResources"], json!({"cpu": "5"}));
+    let of_five = |name: &str, age: i64| {
+        asking(name, 1)
+            .created(age)
+            .set(["spec", "minResources"], json!({"cpu": "5"}))
+    };
     for young_is_first in [true, false] {
         let mut world = world_of_few_cpus();
         let mut groups = [of_five("young", 1), of_five("old", 0)];

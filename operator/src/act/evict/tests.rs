@@ -30,7 +30,10 @@ async fn evict(answers: Vec<(u16, &'static str)>) -> (Result<(), Failure>, usize
         async { answer }
     });
     let (actor, _heard) = actor(kube::Client::new(server, "default"));
-    (actor.evict(&pod(), How::Gracefully).await, asked.load(Ordering::Relaxed))
+    (
+        actor.evict(&pod(), How::Gracefully).await,
+        asked.load(Ordering::Relaxed),
+    )
 }
 
 /// An actor that leads, and what it tells the mind.
@@ -207,7 +210,10 @@ async fn what_fails_for_the_moment_is_no_refusal() {
 #[tokio::test]
 async fn only_who_is_sent_back_has_to_end_at_once() {
     for (how, expected) in [
-        (How::Briefly, json!({"preconditions": {"uid": "1"}, "gracePeriodSeconds": 1})),
+        (
+            How::Briefly,
+            json!({"preconditions": {"uid": "1"}, "gracePeriodSeconds": 1}),
+        ),
         (How::Gracefully, json!({"preconditions": {"uid": "1"}})),
         (How::DryRun, json!({"preconditions": {"uid": "1"}})),
     ] {
@@ -217,7 +223,8 @@ async fn only_who_is_sent_back_has_to_end_at_once() {
             async move {
                 let body = request.into_body().collect_bytes().await.unwrap();
                 sent.send(body).await.unwrap();
-                let answer = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+                let answer =
+                    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
                 let body = kube::client::Body::from(answer.to_string().into_bytes());
                 Ok::<_, std::convert::Infallible>(http::Response::new(body))
             }

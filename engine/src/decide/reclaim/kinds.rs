@@ -1,0 +1,162 @@
+//! What pods give who hold the same, found once for all that is planned of them: anybody can make one kind of each of his pods.
+//!
+//! Pods that are taken back meanwhile stay listed: who draws them sees that they are gone, and the most that anybody gives is no less than
+//! what somebody does.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use super::needs::Place;
+use crate::amounts::Dimension;
+use crate::cluster::Cluster;
+use crate::cluster::holders::{Held, Turn};
+use crate::decide::effort::Effort;
+use crate::ids::QueueId;
+
+/// Where something is missing, and what.
+pub(super) type Wanted = (Place, Dimension);
+
+/// Pods of a queue that hold the same.
+pub(super) struct Kind {
+    pub(super) queue: QueueId,
+    pub(super) held: Held,
+    /// The lowest level above the waiting queue that their queue is part of.
+    level: usize,
+    /// The priority with which those that may be taken back end.
+    end: Option<i32>,
+}
+
+impl Kind {
+    pub(super) fn new(queue: QueueId, held: Held, level: usize, end: Option<i32>) -> Self {
+        Self {
+            queue,
+            held,
+            level,
+            end,
+        }
+    }
+
+    /// How much one of them gives there.
+    fn gives(&self, (place, dimension): Wanted) -> i64 {
+        if place.is_reached_from(self.level) {
+            self.held.0.get(dimension)
+        } else {
+            0
+        }
+    }
+
+    /// Those that may be taken back, the first first.
+    pub(super) fn turns<'c>(&self, cluster: &'c Cluster) -> impl Iterator<Item = &'c Turn> + use<'c> {
+        let turns = cluster.queue(self.queue).holders.alike_to(&self.held);
+        let end = self.end;
+        turns.take_while(move |turn| end.is_none_or(|end| turn.priority < end))
+    }
+
+    fn next_after<'c>(&self, cluster: &'c Cluster, turn: &Turn) -> Option<&'c Turn> {
+        let next = cluster.queue(self.queue).holders.next_alike(&self.held, turn)?;
+        self.end.is_none_or(|end| next.priority < end).then_some(next)
+    }
+}
+
+/// The kinds that give one thing, those of each queue by how much, the most first.
+type Givers = Rc<[Vec<(i64, usize)>]>;
+
+/// All kinds of pods that may be taken back, and what was found of them. What goes over all of them costs a step for each.
+#[derive(Default)]
+pub(super) struct Kinds {
+    all: Vec<Kind>,
+    most_charged: HashMap<Wanted, i64>,
+    most_requested: HashMap<Dimension, i64>,
+    givers: HashMap<Wanted, Givers>,
+    in_order: HashMap<Option<Vec<Wanted>>, InOrder>,
+}
+
+/// Pods by rank, be they candidates or not, as many as somebody has drawn.
+struct InOrder {
+    drawn: Vec<Turn>,
+    /// The first of each kind that was not drawn.
+    heads: BTreeMap<Turn, usize>,
+}
+
+impl Kinds {
+    pub(super) fn new(all: Vec<Kind>) -> Self {
+        Self { all, ..Self::default() }
+    }
+
+    pub(super) fn get(&self, kind: usize) -> &Kind {
+        &self.all[kind]
+    }
+
+    /// The most that one pod gives of this; 0 where nobody gives any.
+    pub(super) fn most_charged(&mut self, wanted: Wanted, effort: &Effort) -> i64 {
+        let all = &self.all;
+        *self.most_charged.entry(wanted).or_insert_with(|| {
+            effort.spend(all.len());
+            all.iter().map(|kind| kind.gives(wanted)).max().unwrap_or(0)
+        })
+    }
+
+    /// The most that one pod gives of this on its node.
+    pub(super) fn most_requested(&mut self, dimension: Dimension, effort: &Effort) -> i64 {
+        let all = &self.all;
+        *self.most_requested.entry(dimension).or_insert_with(|| {
+            effort.spend(all.len());
+            let requested = all.iter().map(|kind| kind.held.1.get(dimension));
+            requested.max().unwrap_or(0).max(0)
+        })
+    }
+
+    /// Of each queue whose pods give this, how much of it one pod of each kind gives.
+    pub(super) fn givers(&mut self, wanted: Wanted, effort: &Effort) -> Givers {
+        let all = &self.all;
+        let givers = self.givers.entry(wanted).or_insert_with(|| {
+            effort.spend(all.len());
+            let mut by_queue = BTreeMap::<QueueId, Vec<(i64, usize)>>::new();
+            for (place, kind) in all.iter().enumerate() {
+                let each = kind.gives(wanted);
+                if each > 0 {
+                    by_queue.entry(kind.queue).or_default().push((each, place));
+                }
+            }
+            let sorted = by_queue.into_values().map(|mut kinds| {
+                kinds.sort_by_key(|(each, _)| Reverse(*each));
+                kinds
+            });
+            sorted.collect()
+        });
+        Rc::clone(givers)
+    }
+
+    /// The pod of this place by rank, of those that give any of what is `wanted`, or of all.
+    pub(super) fn in_order(
+        &mut self,
+        cluster: &Cluster,
+        wanted: &Option<Vec<Wanted>>,
+        place: usize,
+        effort: &Effort,
+    ) -> Option<&Turn> {
+        if !self.in_order.contains_key(wanted) {
+            effort.spend(self.all.len());
+            let gives = |kind: &Kind| {
+                let mut wanted = wanted.iter().flatten();
+                wanted.any(|wanted| kind.gives(*wanted) > 0)
+            };
+            let mut kinds = self.all.iter().enumerate();
+            let mut heads = BTreeMap::new();
+            while let Some((number, kind)) = kinds.find(|(_, kind)| wanted.is_none() || gives(kind)) {
+                heads.extend(kind.turns(cluster).next().map(|first| (first.clone(), number)));
+            }
+            let drawn = Vec::new();
+            self.in_order.insert(wanted.clone(), InOrder { drawn, heads });
+        }
+        let order = self.in_order.get_mut(wanted)?;
+        while order.drawn.len() <= place {
+            let (turn, kind) = order.heads.pop_first()?;
+            let next = self.all[kind].next_after(cluster, &turn);
+            order.heads.extend(next.map(|next| (next.clone(), kind)));
+            order.drawn.push(turn);
+        }
+        order.drawn.get(place)
+    }
+}
