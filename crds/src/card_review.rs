@@ -148,6 +148,21 @@ pub struct Shortage {
     /// the review.
     #[serde(default)]
     pub holders: Vec<Holder>,
+    /// What is kept of it for Jobs and groups whose pods are not let in yet; absent where nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<KeptFor>,
+}
+
+/// What queues keep for Jobs and groups that they have taken as a whole, until their pods are let in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeptFor {
+    /// How much, as a Kubernetes quantity.
+    pub amount: String,
+    /// For whom: those of the namespace of the review as `Job NAME` and `PodGroup NAME`.
+    pub workloads: Count,
+    /// After how many seconds the last of it is given up, where no pod of theirs is let in before (`inqueueTimeout`).
+    pub seconds: i64,
 }
 
 /// Where something is short.

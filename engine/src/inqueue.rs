@@ -34,6 +34,16 @@ impl Demand {
         }
     }
 
+    /// How much of a dimension it asks for at most: what alternatives come to counts for each.
+    pub fn most_of(&self, dimension: Dimension) -> i128 {
+        let sets = self.cards.iter().filter(|(set, _)| {
+            let card = dimension.card();
+            card.is_some_and(|card| set.contains(&card))
+        });
+        let cards: i128 = sets.map(|(_, count)| i128::from(*count)).sum();
+        cards + i128::from(self.resources.get(dimension))
+    }
+
     /// What it asks for any of.
     pub fn dimensions(&self) -> impl Iterator<Item = Dimension> + '_ {
         let cards = self.cards.iter().flat_map(|(set, _)| set.iter());

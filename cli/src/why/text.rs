@@ -37,7 +37,8 @@ fn of_block(number: usize, block: &Block) -> Vec<String> {
         format!("   {message}"),
     ];
     let held = block.shortages.iter().filter_map(holders);
-    lines.extend(held.map(|held| format!("   {held}")));
+    let kept = block.shortages.iter().filter_map(kept);
+    lines.extend(held.chain(kept).map(|held| format!("   {held}")));
     lines.push(format!("   to do: {}", block.remedy));
     lines
 }
@@ -59,6 +60,17 @@ fn holders(shortage: &Shortage) -> Option<String> {
         _ => String::new(),
     };
     (!held.is_empty()).then(|| format!("{}{place} is held: {}", shortage.resource, held.join("; ")))
+}
+
+/// For whom it is kept, whose pods are not let in yet.
+fn kept(shortage: &Shortage) -> Option<String> {
+    let kept = shortage.kept.as_ref()?;
+    let whom = pods(&kept.workloads);
+    let left = span::short(SignedDuration::from_secs(kept.seconds));
+    Some(format!(
+        "{} is kept: {} for {whom}, until pods are let in, for {left} at most (inqueueTimeout)",
+        shortage.resource, kept.amount
+    ))
 }
 
 /// Names of own pods and Jobs, and how many others there are.
@@ -104,7 +116,7 @@ fn place(status: &CardReviewStatus) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use crds::card_review::{Estimate, Holder, Outlook, Place};
+    use crds::card_review::{Estimate, Holder, KeptFor, Outlook, Place};
 
     use super::*;
 
@@ -128,6 +140,7 @@ mod tests {
                 amount: "3".to_owned(),
                 pods: own(&["mine"], 1),
             }],
+            kept: None,
         };
         CardReviewStatus {
             message: "pod next waits: queue team-a: A100 asked 2, used 3, quota 4".to_owned(),
@@ -200,6 +213,18 @@ mod tests {
                 .any(|line| line.starts_with("   A100 of node n1 is held: 3 by")),
             "{lines:?}"
         );
+    }
+
+    #[test]
+    fn for_whom_it_is_kept_stands_below_who_holds_it() {
+        let mut status = waiting();
+        status.blocks[0].shortages[0].kept = Some(KeptFor {
+            amount: "2".to_owned(),
+            workloads: own(&["Job train"], 1),
+            seconds: 540,
+        });
+        let expected = "   A100 is kept: 2 for Job train, 1 of another namespace, until pods are let in, for 9m at most (inqueueTimeout)";
+        assert_eq!(lines(&status)[4], expected);
     }
 
     #[test]

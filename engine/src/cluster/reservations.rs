@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crds::configuration::QueuePlugin;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
 use super::deadlines::after_refused_writes;
@@ -338,6 +338,16 @@ impl Cluster {
         let kin = jobs.copied().chain(self.group_of_job(id));
         let kept = std::iter::once(id).chain(kin);
         kept.filter_map(|id| self.workload(id).reservation())
+    }
+
+    /// For whom a queue keeps what, and for how long at most.
+    pub(crate) fn keeps_for(&self, queue: QueueId) -> impl Iterator<Item = (&Workload, &Demand, SignedDuration)> {
+        let kept = self.queues[queue].keeps_for.iter().map(|id| self.workload(*id));
+        kept.filter_map(|workload| {
+            let ends = self.time_in_queue_ends(workload.enqueued?);
+            let left = ends.duration_since(self.now).max(SignedDuration::ZERO);
+            Some((workload, workload.reserved()?, left))
+        })
     }
 
     /// The group that a Job's pods belong to, where it is there or named by anybody.

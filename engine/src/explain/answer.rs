@@ -3,8 +3,8 @@
 use crds::card_review::{self, Block, Shortage};
 
 use super::explanation::Explanation;
-use super::holders::{holders, holders_on};
-use super::short::{Place, Short};
+use super::holders::{holders, holders_on, kept};
+use super::short::{Place, Short, Used};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::reason::{Outlook, Reason};
@@ -55,8 +55,17 @@ fn shortages(cluster: &Cluster, short: &Short, namespace: &str) -> Vec<Shortage>
         limit: short.limit.map(|limit| dimension.format(limit)),
         place: place(cluster, &short.place),
         holders: of_place(cluster, &short.place, *dimension, namespace),
+        kept: kept_of(cluster, short, *dimension, namespace),
     });
     each.collect()
+}
+
+/// What is kept for others counts where a workload is to be taken as a whole.
+fn kept_of(cluster: &Cluster, short: &Short, dimension: Dimension, namespace: &str) -> Option<card_review::KeptFor> {
+    match (&short.place, &short.used) {
+        (Place::Level(at), Used::ByWorkloads { .. }) => kept(cluster, at.level, dimension, namespace),
+        _ => None,
+    }
 }
 
 fn of_place(cluster: &Cluster, place: &Place, dimension: Dimension, namespace: &str) -> Vec<card_review::Holder> {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crds::card_review::{Count, Holder};
+use crds::card_review::{Count, Holder, KeptFor};
+use jiff::SignedDuration;
 
 use super::short::Short;
 use crate::amounts::Dimension;
@@ -41,12 +42,46 @@ pub(super) fn holders(cluster: &Cluster, at: Option<QueueId>, dimension: Dimensi
     by_queue(cluster, pods, charged, dimension, namespace)
 }
 
+/// What is kept of a dimension below a queue, or in the whole cluster, for workloads whose pods are not let in yet.
+pub(super) fn kept(cluster: &Cluster, at: Option<QueueId>, dimension: Dimension, namespace: &str) -> Option<KeptFor> {
+    let queues = cluster.queues().filter(|(id, _)| is_below(cluster, *id, at));
+    let kept = queues.flat_map(|(id, _)| cluster.keeps_for(id)).take(MOST_LOOKS);
+    let (mut sum, mut longest, mut workloads) = (0, SignedDuration::ZERO, Count::default());
+    for (workload, demand, left) in kept {
+        let amount = demand.most_of(dimension);
+        if amount > 0 {
+            sum += amount;
+            longest = longest.max(left);
+            if *workload.namespace == *namespace {
+                workloads.own_count += 1;
+                if workloads.own.len() < MOST_NAMES {
+                    workloads
+                        .own
+                        .push(format!("{} {}", workload.kind.as_str(), workload.name));
+                }
+            } else {
+                workloads.others += 1;
+            }
+        }
+    }
+    workloads.own.sort_unstable();
+    (sum > 0).then(|| KeptFor {
+        amount: dimension.format(sum),
+        workloads,
+        seconds: longest.as_secs(),
+    })
+}
+
+/// Whether a queue is this one, or one below it; each is below the cluster.
+fn is_below(cluster: &Cluster, id: QueueId, at: Option<QueueId>) -> bool {
+    at.is_none_or(|at| cluster.ancestry(id).any(|above| above == at))
+}
+
 /// The pods that hold anything below a queue, or in the whole cluster, each with its queue: so many as are looked at.
 pub(super) fn below(cluster: &Cluster, at: Option<QueueId>) -> impl Iterator<Item = (QueueId, PodId)> + '_ {
-    let is_below = move |id: QueueId| at.is_none_or(|at| cluster.ancestry(id).any(|above| above == at));
     let queues = cluster
         .queues()
-        .filter(move |(id, queue)| !queue.holders.is_empty() && !queue.is_nameless() && is_below(*id));
+        .filter(move |(id, queue)| !queue.holders.is_empty() && !queue.is_nameless() && is_below(cluster, *id, at));
     let pods = queues.flat_map(|(id, queue)| queue.holders.iter().map(move |pod| (id, pod)));
     pods.take(MOST_LOOKS)
 }

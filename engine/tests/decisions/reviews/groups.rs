@@ -168,3 +168,34 @@ fn jobs_that_have_no_pods_are_told_where_they_are() {
     world.job(&suspended.set(["spec", "suspend"], false));
     assert_eq!(about(&mut world), "Job whole has no pods yet, and waits for nothing");
 }
+
+/// Nobody's pods hold it, and nothing said who has it, and until when.
+#[test]
+fn groups_and_jobs_are_told_for_whom_what_they_lack_is_kept() {
+    let mut world = world();
+    world.group(&group("mine", 1).card_request(r#"{"A100": 3}"#));
+    world.group(
+        &group("theirs", 1)
+            .namespace("other")
+            .created(1)
+            .card_request(r#"{"A100|H100": 1}"#),
+    );
+    world.admit();
+    world.wait(60);
+    world.group(&group("next", 1).created(2).card_request(r#"{"A100": 3}"#));
+    assert_eq!(world.admit(), []);
+    let asked = Asked::Existing(Reviewed::PodGroup("next".to_owned()));
+    let status = ask(&mut world, "team", asked).unwrap();
+    let short = &status.blocks[0].shortages[0];
+    let kept = short.kept.clone().unwrap();
+    assert_eq!((&*kept.amount, kept.seconds), ("4", 540), "{kept:?}");
+    assert_eq!(kept.workloads.own, ["PodGroup mine"]);
+    assert_eq!((kept.workloads.own_count, kept.workloads.others), (1, 1));
+    // Whoever's pods it is that hold it, nothing of it is kept.
+    world.pod(&pod("takes").of("mine").asks("A100", 3));
+    world.pod(&pod("others").namespace("other").of("theirs").asks("A100", 1));
+    assert_eq!(world.admit().len(), 2);
+    let asked = Asked::Existing(Reviewed::PodGroup("next".to_owned()));
+    let status = ask(&mut world, "team", asked).unwrap();
+    assert_eq!(status.blocks[0].shortages[0].kept, None);
+}
