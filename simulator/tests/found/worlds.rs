@@ -253,7 +253,7 @@ pub const KEYS: [Found; 1] = [(
 )];
 
 /// Worlds with all that, and with a clock that runs ahead and is set back.
-pub const SET_BACK: [Found; 2] = [
+pub const SET_BACK: [Found; 3] = [
     (
         130_039,
         200,
@@ -267,6 +267,13 @@ pub const SET_BACK: [Found; 2] = [
         4,
         true,
         "the judge had an operator that is started anew know whose evictions were refused",
+    ),
+    (
+        500_118,
+        200,
+        4,
+        true,
+        "the judge had room kept free for whom others were evicted from pods that were let in before",
     ),
 ];
 

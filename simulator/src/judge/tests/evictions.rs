@@ -116,6 +116,27 @@ fn who_others_were_evicted_for_is_let_in_unless_something_changed() {
     }
 }
 
+/// Simulator's seeds 500096 and 500118. A scheduler gives what comes free to whoever it could not place before, and to pods that could go anywhere.
+#[test]
+fn who_was_let_in_before_an_eviction_may_be_placed_first() {
+    for (is_let_in_before, is_in_vain) in [(true, false), (false, true)] {
+        let mut history = history();
+        history.queue("b", 1, &json!({}));
+        pod(&mut history, "q-1", 10);
+        history.pod("r-1", "b", 1);
+        if is_let_in_before {
+            history.admit("r-1");
+        }
+        evict(&mut history, "p-1", "q-1", 10);
+        if !is_let_in_before {
+            history.admit("r-1");
+        }
+        history.change("scheduler", &PODS, "r-1", |pod| pod["spec"]["nodeName"] = "n1".into());
+        let rule = history.judge_evictions().err().map(|broken| broken.rule);
+        assert_eq!(rule, is_in_vain.then_some(IN_VAIN), "{is_let_in_before}");
+    }
+}
+
 /// Simulator's seed 98049. For the first of two pods that ask for the same somebody was to go who was not let go, and for the second somebody
 /// went: the first has got that.
 #[test]
