@@ -69,7 +69,7 @@ impl Cluster {
     }
 
     /// Until when no reservation is made for a workload, because others of its namespace in its queue ran out.
-    pub(super) fn stands_aside_until(&self, id: WorkloadId) -> Option<Timestamp> {
+    pub(crate) fn stands_aside_until(&self, id: WorkloadId) -> Option<Timestamp> {
         let until = self.lapse_of(id)?.until;
         Some(until).filter(|until| *until > self.now && self.keeps_for_workloads())
     }
@@ -120,7 +120,7 @@ impl Cluster {
         let Some(enqueued) = workload.leave_queue().filter(|_| workload.reserved.is_some()) else {
             return;
         };
-        workload.tell_again();
+        workload.note_kept_in_vain();
         self.note_lapse(id, enqueued, now);
         let terms = self.workload(id).terms.as_ref();
         let refused = terms.map(|terms| self.refusal(terms.queue, Some(id), Reason::InqueueTimeout));

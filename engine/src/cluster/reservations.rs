@@ -301,6 +301,11 @@ impl Cluster {
         workload.stand_back(lapses, aside);
         if let Some(until) = workload.aside_until {
             self.reservations.deadlines.insert((until, id));
+            // Nobody looks at it until then who would tell it.
+            if aside.is_some() && self.workloads[id].refused.is_none() {
+                let refused = self.refusal(queue, Some(id), Reason::InqueueTimeout);
+                self.refuse_workload(id, Some((Step::Enqueue, refused)));
+            }
         } else {
             workload.line_up(queue);
             self.queues[queue].line_up(id, true);

@@ -193,6 +193,8 @@ pub struct Facts {
     pub(super) reserved: Option<(QueueId, Demand)>,
     /// What of that its queue was last found to take, since it is in its queue.
     pub(super) checked: Option<Demand>,
+    /// Whether what was kept for it last was not used in time.
+    pub(super) was_kept_in_vain: bool,
     /// The last verdict, where it was a refusal, and of what.
     pub refused: Option<(Step, Refused)>,
     /// The reason it was told last.
@@ -343,6 +345,11 @@ impl Facts {
     /// The same, and in which queue.
     pub(super) fn reservation(&self) -> Option<(QueueId, &Demand)> {
         self.reserved.as_ref().map(|(queue, demand)| (*queue, demand))
+    }
+
+    /// Whether what was kept for it last was not used in time; not so of one that stands aside for another one of its namespace.
+    pub(crate) fn was_kept_in_vain(&self) -> bool {
+        self.was_kept_in_vain
     }
 
     /// Whether its queue was not asked yet whether it takes as much of anything. Its cards are those that it asks for; beside them, resources

@@ -32,6 +32,28 @@ pub(super) fn not_found(workload: &Workload) -> String {
     )
 }
 
+/// What is said of a workload that stands aside, because what its queue kept for it, or for another one of its namespace, was not used in time.
+fn kept_in_vain(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms) -> String {
+    let workload = cluster.workload(id);
+    let (kind, name, namespace) = (workload.kind.as_str(), &workload.name, &workload.namespace);
+    let queue = &cluster.queue(terms.queue).name;
+    let timeout = format_duration(cluster.configuration().cardgate.inqueue_timeout);
+    let until = workload.aside_until().or_else(|| cluster.stands_aside_until(id));
+    let until = until.map_or_else(|| "then".to_owned(), |until| until.to_string());
+    if workload.was_kept_in_vain() {
+        format!(
+            "queue {queue} has kept what {kind} {name} asks for during {timeout} (inqueueTimeout), and none of its pods was let in: now it \
+             waits again, behind the others of its priority, and until {until} nothing is kept there for any workload of \
+             namespace {namespace}; make its pods sooner, or ask for less"
+        )
+    } else {
+        format!(
+            "queue {queue} keeps nothing for any workload of namespace {namespace} until {until}, so {kind} {name} waits: of another one, no \
+             pod was let in during {timeout} (inqueueTimeout) for what was kept for it; make the pods of each sooner, or ask for less"
+        )
+    }
+}
+
 /// What is said of a workload that waits for what it says or does itself; none where it is about amounts, its queue or its pods.
 pub(super) fn say(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms, reason: Reason) -> Option<String> {
     let workload = cluster.workload(id);
@@ -47,18 +69,7 @@ pub(super) fn say(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms, reas
             let (there, free) = those_there(cluster, id);
             incomplete(workload, &there, &free)
         }
-        Reason::InqueueTimeout => format!(
-            "queue {} has kept what {} {name} asks for during {} (inqueueTimeout), and none of its pods was let in: now it \
-             waits again, behind the others of its priority, and until {} nothing is kept there for any workload of \
-             namespace {}; make its pods sooner, or ask for less",
-            cluster.queue(terms.queue).name,
-            workload.kind.as_str(),
-            format_duration(cluster.configuration().cardgate.inqueue_timeout),
-            workload
-                .aside_until()
-                .map_or_else(|| "then".to_owned(), |until| until.to_string()),
-            workload.namespace
-        ),
+        Reason::InqueueTimeout => kept_in_vain(cluster, id, terms),
         Reason::RefusedByApiServer => {
             let message = workload.write_refused.as_ref().map_or("", |(_, message)| &**message);
             let what = format!("{} {name}", workload.kind.as_str());

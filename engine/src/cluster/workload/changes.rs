@@ -88,6 +88,7 @@ impl Workload {
             told: None,
             shown: None,
             aside_until: None,
+            was_kept_in_vain: false,
             write_refused: None,
             version: 0,
             arrival,
@@ -134,7 +135,11 @@ impl Workload {
             // Pods that were seen before their Job was seen to be resumed.
             facts.ran = facts.admitted() > 0;
         }
-        self.try_anew();
+        // While it stands aside nobody looks at it: what it was refused for holds until it asks for something else.
+        if anew || self.0.aside_until.is_none() {
+            self.0.refused = None;
+        }
+        self.wake();
         before
     }
 
@@ -318,6 +323,7 @@ impl Workload {
     /// It is in its queue.
     pub(in crate::cluster) fn enter_queue(&mut self, enqueued: Enqueued) {
         self.0.enqueued = Some(enqueued);
+        self.0.was_kept_in_vain = false;
         self.try_anew();
     }
 
@@ -410,8 +416,14 @@ impl Workload {
         self.0.refused = refused;
     }
 
+    /// What its queue kept for it was not used in time. It is told so, though that may be what it was told last.
+    pub(in crate::cluster) fn note_kept_in_vain(&mut self) {
+        self.0.was_kept_in_vain = true;
+        self.tell_again();
+    }
+
     /// It is told the next reason, though it may be the last one again.
-    pub(in crate::cluster) fn tell_again(&mut self) {
+    fn tell_again(&mut self) {
         self.0.told = None;
     }
 
@@ -434,6 +446,7 @@ impl Facts {
         self.told = None;
         self.shown = None;
         self.aside_until = None;
+        self.was_kept_in_vain = false;
         self.write_refused = None;
     }
 }

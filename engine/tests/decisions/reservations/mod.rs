@@ -296,6 +296,18 @@ fn what_nobody_uses_is_given_back() {
         (Some(Phase::Pending), "InqueueTimeout", true)
     );
     assert!(message.contains("during 10m (inqueueTimeout)"), "{message}");
+    // Who writes that on it says nothing new, and whoever comes now waits for the same.
+    world.group(&asking("empty", 5));
+    world.group(&asking("innocent", 1).created(500));
+    world.admit();
+    assert_eq!(world.refused("empty").1.reason.as_str(), "InqueueTimeout");
+    let (reason, message) = world.said("innocent").unwrap().refused.unwrap();
+    assert_eq!(reason.as_str(), "InqueueTimeout");
+    assert!(
+        message.contains("for any workload of namespace team until 2027") && message.contains("of another one"),
+        "{message}"
+    );
+    world.remove_group("team", "innocent");
     // Its pods come all the same, and there is room.
     world.remove_group("other", "b");
     world.pod(&pod("late").of("empty").asks("A100", 1));
