@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 
 use anyhow::{Context as _, Result, ensure};
-use cardgate_tests::controlplane::{Account, ControlPlane, Options};
+use cardgate_tests::controlplane::{Account, ControlPlane, Kubectl, Options};
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::{PodBuilder, pod};
 use cardgate_tests::{manifests, workloads};
@@ -70,6 +70,11 @@ impl Cluster {
     /// The pods of the test's namespace, as this client may see them.
     pub fn pods(&self, client: &Client) -> Api<Pod> {
         Api::namespaced(client.clone(), self.team)
+    }
+
+    /// kubectl as the editor.
+    pub fn kubectl(&self) -> Kubectl {
+        self.plane.kubectl_of_user(EDITOR)
     }
 
     /// Creates a pod in the test's namespace as the editor.

@@ -120,9 +120,8 @@ async fn what_a_kubelet_may_be_kept_from_ending_is_not_forgotten() -> Outcome {
         runs(cluster, change(made), name, true).await?;
     }
     // Whoever ends it waits for as long as was said first.
-    for grace in [86_400, 1] {
-        tenant
-            .delete("shortened", &DeleteParams::default().grace_period(grace))
+    for (user, grace) in [(&cluster.pods(&cluster.administrator), 86_400), (&tenant, 1)] {
+        user.delete("shortened", &DeleteParams::default().grace_period(grace))
             .await?;
     }
     wait::eventually("the policy to be in force", wait::PATIENCE, async || {
@@ -169,5 +168,98 @@ async fn what_is_nobodys_loss_is_deleted_at_once() -> Outcome {
     // An eviction says no more than how long it gives.
     runs(cluster, takes_long_to_end(held("evicted")), "evicted", true).await?;
     evict(&tenant, "evicted", None).await?;
+    Ok(())
+}
+
+/// What is on its way out is not evicted for others, who wait for its end: so nobody makes that end later than the pod itself says.
+#[tokio::test]
+async fn nobody_puts_off_the_end_of_a_pod_that_holds_quota() -> Outcome {
+    const SAYS: [&str; 2] = [
+        "a longer grace period (300000000 seconds) than its own",
+        "leave --grace-period",
+    ];
+    let cluster = &Cluster::with_policies_only("delete-late").await?;
+    let (tenant, administrator) = (cluster.pods(&cluster.editor), cluster.pods(&cluster.administrator));
+    let with = |grace| DeleteParams::default().grace_period(grace);
+    let ends_in = |name, seconds| held(name).spec(|spec| spec.termination_grace_period_seconds = seconds);
+    for (name, seconds) in [
+        ("default", None),
+        ("minute", Some(60)),
+        ("hour", Some(3600)),
+        ("none", Some(0)),
+    ] {
+        runs(cluster, ends_in(name, seconds), name, true).await?;
+    }
+    wait::eventually("the policy to be in force", wait::PATIENCE, async || {
+        let refused = refusal(tenant.delete("minute", &with(300_000_000).dry_run()).await).unwrap_or_default();
+        Ok(Seen::when(refused.contains(POLICY), refused))
+    })
+    .await?;
+    for (name, own) in [
+        ("default", "at most 30,"),
+        ("minute", "at most 60,"),
+        ("none", "at most 1,"),
+    ] {
+        let says = [SAYS[0], SAYS[1], own];
+        assert_denied(name, POLICY, tenant.delete(name, &with(300_000_000)).await, &says);
+    }
+    assert_denied(
+        "by a second",
+        POLICY,
+        tenant.delete("minute", &with(61)).await,
+        &["at most 60,"],
+    );
+    let all = kube::api::ListParams::default();
+    let everything = tenant.delete_collection(&with(300_000_000), &all).await;
+    assert_denied("with others", POLICY, everything, &SAYS);
+    let says = [
+        "no pod is evicted with more than 30 seconds of grace (31)",
+        "leave gracePeriodSeconds out",
+    ];
+    assert_denied("by an eviction", POLICY, evict(&tenant, "hour", Some(31)).await, &says);
+    for name in ["default", "minute", "hour", "none"] {
+        assert!(tenant.get(name).await?.metadata.deletion_timestamp.is_none(), "{name}");
+    }
+
+    // As much as it has itself, or less, and what is nobody's loss.
+    let granted = async |name: &str| -> anyhow::Result<Option<i64>> {
+        let pod = administrator.get(name).await?;
+        Ok(pod.metadata.deletion_grace_period_seconds)
+    };
+    tenant.delete("minute", &with(60)).await?;
+    assert_eq!(granted("minute").await?, Some(60));
+    tenant.delete("none", &with(1)).await?;
+    assert_eq!(granted("none").await?, Some(1));
+    evict(&tenant, "hour", Some(30)).await?;
+    assert_eq!(granted("hour").await?, Some(30));
+    runs(cluster, pod("plain").request("cpu", 1), "plain", false).await?;
+    tenant.delete("plain", &with(300_000_000)).await?;
+    cluster.create(held("waits")).await?;
+    tenant.delete("waits", &with(300_000_000)).await?;
+    assert!(tenant.get_opt("waits").await?.is_none());
+    // Whoever may write a pod's status may keep it for as long as he likes.
+    administrator.delete("default", &with(300_000_000)).await?;
+    assert_eq!(granted("default").await?, Some(300_000_000));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_kubectl_deletes_without_force_ends_in_its_time() -> Outcome {
+    let cluster = &Cluster::with_policies_only("delete-kubectl").await?;
+    let administrator = cluster.pods(&cluster.administrator);
+    let kubectl = cluster.kubectl();
+    let ways: [(&str, &[&str], i64); 4] = [
+        ("as-it-is", &[], 30),
+        ("five", &["--grace-period=5"], 5),
+        ("its-own", &["--grace-period=30"], 30),
+        ("now", &["--now"], 1),
+    ];
+    for (name, how, seconds) in ways {
+        runs(cluster, held(name), name, true).await?;
+        let delete = ["delete", "pod", name, "--namespace", cluster.team, "--wait=false"];
+        kubectl.run(&[&delete[..], how].concat()).await?;
+        let granted = administrator.get(name).await?.metadata.deletion_grace_period_seconds;
+        assert_eq!(granted, Some(seconds), "{name}");
+    }
     Ok(())
 }
