@@ -13,12 +13,42 @@ use crds::mgpu::MgpuError;
 use crds::pod_bounds::PodBoundError;
 use crds::pod_request::PodRequestError;
 use crds::queue_access::QueueAccessError;
-use crds::queue_terms::QueueProblem;
+use crds::queue_terms::{Item, QueueProblem};
 use crds::scoring_strategy::ScoringStrategyError;
 use crds::volcano::ResourceQuantityError;
 use thiserror::Error;
 
 use crate::queue_source::QueueSource;
+
+/// An amount above what it may be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Excess {
+    /// What it is an amount of.
+    item: String,
+    /// As users write it.
+    amount: String,
+    /// The most that it may be, as users write it.
+    limit: String,
+    /// How much above.
+    by: i128,
+}
+
+impl Excess {
+    /// So much of an item, of which no more than the limit may be.
+    pub fn new(item: &Item, amount: impl Into<i128>, limit: impl Into<i128>) -> Box<Self> {
+        let (amount, limit) = (amount.into(), limit.into());
+        Box::new(Self {
+            item: item.to_string(),
+            amount: item.format(amount),
+            limit: item.format(limit),
+            by: amount.saturating_sub(limit),
+        })
+    }
+
+    fn is_no_more_than(&self, other: &Self) -> bool {
+        self.item == other.item && self.by <= other.by
+    }
+}
 
 /// Why a request is refused, in words for whoever sent it.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -118,15 +148,13 @@ pub enum Denial {
     /// A Queue of which something can't be read.
     #[error(transparent)]
     Queue(#[from] QueueProblem),
-    #[error("{place}: {amount} {item} is more than {limit} says ({capability}): lower it, or raise that")]
+    #[error("{place}: {} {} is more than {limit} says ({}): lower it, or raise that", .excess.amount, .excess.item, .excess.limit)]
     AboveCapability {
         /// Where the queue says it.
         place: Box<str>,
-        item: Box<str>,
-        amount: Box<str>,
-        capability: Box<str>,
         /// Where it says what it may have.
         limit: Box<str>,
+        excess: Box<Excess>,
     },
     #[error(
         "spec.parent: queue {root:?} is the root of all queues (rootQueue), and can't be part of {parent:?}: remove it"
@@ -145,8 +173,8 @@ pub enum Denial {
     )]
     ParentHasPods { parent: String, count: u64 },
     #[error(
-        "{place}: queue {child:?} may have {amount} {item}, more than the {limit} of {relation} {parent:?}: lower it, \
-         or raise that"
+        "{place}: queue {child:?} may have {} {}, more than the {} of {relation} {parent:?}: lower it, or raise that",
+        .excess.amount, .excess.item, .excess.limit
     )]
     ChildAboveParent {
         place: Box<str>,
@@ -154,31 +182,27 @@ pub enum Denial {
         /// How the two stand to each other.
         relation: &'static str,
         parent: Box<str>,
-        item: Box<str>,
-        amount: Box<str>,
-        limit: Box<str>,
+        excess: Box<Excess>,
     },
     #[error(
-        "{place}: the queues below {parent:?} are guaranteed {sum} {item} in all, and {parent:?} only {limit}: lower \
-         theirs, or raise the parent's"
+        "{place}: the queues below {parent:?} are guaranteed {} {} in all, and {parent:?} only {}: lower theirs, or raise the \
+         parent's",
+        .excess.amount, .excess.item, .excess.limit
     )]
     GuaranteesAboveParent {
         place: Box<str>,
         parent: String,
-        item: String,
-        sum: String,
-        limit: String,
+        excess: Box<Excess>,
     },
     #[error(
-        "{place}: the queues below {parent:?} may have {sum} {item} in all, and {parent:?} only {limit}, which this \
-         cluster forbids (strictHierarchy): lower theirs, or raise the parent's"
+        "{place}: the queues below {parent:?} may have {} {} in all, and {parent:?} only {}, which this cluster forbids \
+         (strictHierarchy): lower theirs, or raise the parent's",
+        .excess.amount, .excess.item, .excess.limit
     )]
     CapabilitiesAboveParent {
         place: Box<str>,
         parent: String,
-        item: String,
-        sum: String,
-        limit: String,
+        excess: Box<Excess>,
     },
     #[error(
         "queue {queue:?} is the default queue (defaultQueue), which pods without a queue go to: name another one first"
@@ -295,6 +319,49 @@ impl Denial {
             Self::Template { denial, .. } => denial.reason(),
             Self::Object { .. } => "ObjectInvalid",
             Self::Kind { .. } => "KindUnknown",
+        }
+    }
+
+    /// Whether the same was wrong before, by as much or more: an update that leaves it so has not made it wrong, and may be on the way to
+    /// mend it.
+    pub fn is_no_worse_than(&self, before: &Self) -> bool {
+        match (self, before) {
+            (
+                Self::AboveCapability { place, excess, .. },
+                Self::AboveCapability {
+                    place: same_place,
+                    excess: more,
+                    ..
+                },
+            ) => place == same_place && excess.is_no_more_than(more),
+            (
+                Self::ChildAboveParent {
+                    child, parent, excess, ..
+                },
+                Self::ChildAboveParent {
+                    child: same_child,
+                    parent: same_parent,
+                    excess: more,
+                    ..
+                },
+            ) => (child, parent) == (same_child, same_parent) && excess.is_no_more_than(more),
+            (
+                Self::GuaranteesAboveParent { parent, excess, .. },
+                Self::GuaranteesAboveParent {
+                    parent: same_parent,
+                    excess: more,
+                    ..
+                },
+            )
+            | (
+                Self::CapabilitiesAboveParent { parent, excess, .. },
+                Self::CapabilitiesAboveParent {
+                    parent: same_parent,
+                    excess: more,
+                    ..
+                },
+            ) => parent == same_parent && excess.is_no_more_than(more),
+            _ => self == before,
         }
     }
 

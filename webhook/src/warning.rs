@@ -160,7 +160,7 @@ pub enum Warning {
     /// A Job of too many tasks, which is not refused for it here.
     #[error("spec.tasks: {0}")]
     Tasks(BoundError),
-    #[error("not changed by this update, and wrong: {0}")]
+    #[error("not made worse by this update, and wrong: {0}")]
     Unchanged(Denial),
 }
 

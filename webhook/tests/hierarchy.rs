@@ -131,7 +131,7 @@ fn strict_hierarchy_forbids_capabilities_above_the_parents_in_sum() {
     // What was so before may be changed in other ways.
     let verdict = hierarchy.update(&part("vision", "research", 6, 2), &part("vision", "research", 6, 3));
     assert!(
-        verdict.allowed()[0].contains("not changed by this update"),
+        verdict.allowed()[0].contains("not made worse by this update"),
         "{:?}",
         verdict.warnings
     );
@@ -400,4 +400,69 @@ fn a_cycle_that_got_past_the_door_does_not_keep_others_from_being_judged() {
     hierarchy
         .update(&part("b", "root", 5, 0), &part("b", "c", 5, 0))
         .allowed();
+}
+
+/// Whoever mends what got past the door, or was right before a setting was changed, need not mend all of it at once.
+#[test]
+fn an_update_that_leaves_less_wrong_is_taken_with_a_warning() {
+    let hierarchy = Hierarchy::new();
+    hierarchy.has(&part("research", "root", 10, 8));
+    for name in ["vision", "speech", "robots"] {
+        hierarchy.has(&part(name, "research", 12, 5));
+    }
+    let vision = part("vision", "research", 12, 5);
+    let taken = |verdict: Verdict, says: &[&str]| {
+        let warnings = verdict.allowed();
+        for text in says {
+            let told = warnings.iter().any(|warning| {
+                warning.contains("not made worse by this update, and wrong: ") && warning.contains(text)
+            });
+            assert!(told, "{text:?} is missing in {warnings:?}");
+        }
+    };
+    let says = [
+        "guaranteed 10 NVIDIA-A100 in all, and \"research\" only 8",
+        "\"vision\" may have 12 NVIDIA-A100",
+    ];
+    taken(hierarchy.update(&part("vision", "research", 12, 0), &vision), &says);
+    let research = part("research", "root", 10, 8);
+    let says = ["guaranteed 15 NVIDIA-A100 in all, and \"research\" only 10"];
+    taken(hierarchy.update(&part("research", "root", 10, 10), &research), &says);
+    let says = [
+        "guaranteed 15 NVIDIA-A100 in all, and \"research\" only 8",
+        "\"vision\" may have 11 NVIDIA-A100, more than the 10",
+    ];
+    taken(hierarchy.update(&part("vision", "research", 11, 5), &vision), &says);
+    // What is wrong in itself, too.
+    let alone = |quota, guarantee| part("sales", "root", quota, guarantee);
+    let says = ["8 NVIDIA-A100 is more than annotation volcano.sh/card.quota says (6)"];
+    taken(hierarchy.update(&alone(6, 8), &alone(5, 9)), &says);
+
+    // And nothing that is more wrong, or wrong of something else.
+    for (queue, reason) in [
+        (part("vision", "research", 12, 6), "GuaranteesAboveParent"),
+        (part("vision", "research", 13, 5), "ChildAboveParent"),
+        (part("vision", "speech", 13, 5), "ChildAboveParent"),
+    ] {
+        let refused = hierarchy.update(&queue, &vision).refused();
+        assert!(refused.starts_with(&format!("403 {reason}: ")), "{refused}");
+    }
+    let refused = hierarchy.update(&part("research", "root", 9, 8), &research).refused();
+    assert!(refused.starts_with("403 ChildAboveParent: "), "{refused}");
+    let refused = hierarchy.update(&alone(5, 8), &alone(6, 8)).refused();
+    assert!(refused.starts_with("403 AboveCapability: "), "{refused}");
+}
+
+/// With `strictHierarchy`, sums are refused as well.
+#[test]
+fn capabilities_above_the_parents_in_sum_can_be_mended_one_by_one() {
+    let strict = Settings {
+        strict_hierarchy: true,
+        ..Settings::default()
+    };
+    let hierarchy = Hierarchy::with(strict, true);
+    let vision = part("vision", "research", 6, 3);
+    hierarchy.update(&part("vision", "research", 5, 3), &vision).allowed();
+    let refused = hierarchy.update(&part("vision", "research", 7, 3), &vision).refused();
+    assert!(refused.starts_with("403 CapabilitiesAboveParent: "), "{refused}");
 }

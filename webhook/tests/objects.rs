@@ -143,7 +143,7 @@ fn an_update_answers_for_what_it_changes() {
     let old = annotated(&[quota]);
     let verdict = update(QUEUE, &annotated(&[quota, ("example.com/note", "x")]), &old);
     assert_eq!(verdict.allowed().len(), 1, "{:?}", verdict.warnings);
-    assert!(verdict.warnings[0].contains("not changed by this update"));
+    assert!(verdict.warnings[0].contains("not made worse by this update"));
     update(QUEUE, &annotated(&[(CARD_QUOTA, "{}")]), &old).allowed();
     update(QUEUE, &annotated(&[(CARD_QUOTA, "{")]), &old).refused();
     let second = update(QUEUE, &annotated(&[quota, (QUEUE_NAMESPACES, "!")]), &old);

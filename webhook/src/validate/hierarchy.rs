@@ -8,7 +8,7 @@ use crds::keys::{CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA};
 use crds::queue_terms::{Item, Limits, QueueTerms};
 
 use super::Findings;
-use crate::denial::Denial;
+use crate::denial::{Denial, Excess};
 use crate::knowledge::QueueFacts;
 use crate::view::{Lookup, View};
 use crate::warning::Warning;
@@ -45,10 +45,8 @@ pub fn check_alone(terms: &QueueTerms, findings: &mut Findings) {
         for (item, amount, capability) in exceeding(limits, &terms.capability) {
             findings.denials.push(Denial::AboveCapability {
                 place: term.place(item),
-                amount: item.format(amount.into()).into(),
-                capability: item.format(capability.into()).into(),
-                item: item.to_string().into(),
                 limit: Term::Capability.place(item),
+                excess: Excess::new(item, amount, capability),
             });
         }
     }
@@ -222,9 +220,7 @@ impl Family<'_> {
                         child: name.into(),
                         relation: if level == 0 { "its parent" } else { "the queue above it" },
                         parent: above.clone(),
-                        item: item.to_string().into(),
-                        amount: item.format((*amount).into()).into(),
-                        limit: item.format(limit.into()).into(),
+                        excess: Excess::new(item, *amount, limit),
                     });
                 }
             }
@@ -275,9 +271,7 @@ impl Family<'_> {
                 findings.denials.push(Denial::GuaranteesAboveParent {
                     place: Term::Guarantee.place(item),
                     parent: parent.to_owned(),
-                    item: item.to_string(),
-                    sum: item.format(sum),
-                    limit: item.format(limit),
+                    excess: Excess::new(item, sum, limit),
                 });
             }
         }
@@ -286,24 +280,19 @@ impl Family<'_> {
                 continue;
             };
             if sum > limit {
-                let (parent, name) = (parent.to_owned(), item.to_string());
-                let place = Term::Capability.place(item);
-                let (sum, limit) = (item.format(sum), item.format(limit));
+                let (place, parent) = (Term::Capability.place(item), parent.to_owned());
                 if strict {
-                    findings.denials.push(Denial::CapabilitiesAboveParent {
-                        place,
-                        parent,
-                        item: name,
-                        sum,
-                        limit,
-                    });
+                    let excess = Excess::new(item, sum, limit);
+                    findings
+                        .denials
+                        .push(Denial::CapabilitiesAboveParent { place, parent, excess });
                 } else {
                     findings.warnings.push(Warning::CapabilitiesAboveParent {
                         place,
                         parent,
-                        item: name,
-                        sum,
-                        limit,
+                        item: item.to_string(),
+                        sum: item.format(sum),
+                        limit: item.format(limit),
                     });
                 }
             }

@@ -35,8 +35,8 @@ impl Findings {
     }
 }
 
-/// Judges an object that is created or updated. An update answers for what it changes: what was wrong before, and is the
-/// same now, is warned about; otherwise nobody could mend one thing, or remove a finalizer, before everything is mended.
+/// Judges an object that is created or updated. An update answers for what it changes: what was wrong before, and is no more so
+/// now, is warned about; otherwise nobody could mend one thing, or remove a finalizer, before everything is mended.
 pub fn judge(request: &RawRequest<'_>, mut rules: impl FnMut(&RawValue) -> Findings) -> Result<Vec<Warning>, Denial> {
     let before = match request.old_object {
         Some(old) if request.is("UPDATE") => rules(old),
@@ -45,7 +45,7 @@ pub fn judge(request: &RawRequest<'_>, mut rules: impl FnMut(&RawValue) -> Findi
     let now = request.object.map(&mut rules).unwrap_or_default();
     let mut warnings = Vec::new();
     for denial in now.denials {
-        if !before.denials.contains(&denial) {
+        if !before.denials.iter().any(|before| denial.is_no_worse_than(before)) {
             return Err(denial);
         }
         warnings.push(Warning::Unchanged(denial));
