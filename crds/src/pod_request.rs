@@ -34,7 +34,7 @@ pub enum PodRequestError {
 }
 
 /// The pod's request: containers and sidecars in sum against the largest init container beside the sidecars started
-/// before it; then what the pod sets as a whole for CPU, memory and huge pages; then overhead.
+/// before it; then what the pod sets as a whole for CPU, memory and huge pages, if only a limit as [`is_limit_requested`] says; then overhead.
 pub fn pod_request<S: AsRef<str>>(spec: &PodSpec<S>) -> Result<ResourceVector<'_>, PodRequestError> {
     let mut running = ResourceVector::default();
     for container in &spec.containers {
@@ -54,7 +54,9 @@ pub fn pod_request<S: AsRef<str>>(spec: &PodSpec<S>) -> Result<ResourceVector<'_
     }
     let mut request = running.max(&starting);
     for (resource, amount) in amounts(|| "the pod as a whole".to_owned(), spec.resources.effective())?.iter() {
-        if is_pod_level(resource) {
+        if is_pod_level(resource)
+            && (spec.resources.requests.contains_key(resource) || is_limit_requested(spec, resource))
+        {
             request.set(resource, amount);
         }
     }
@@ -88,6 +90,16 @@ pub fn extended_resources<S: AsRef<str>>(spec: &PodSpec<S>) -> Result<BTreeSet<&
 /// Resources that may be set for a pod as a whole.
 fn is_pod_level(resource: &str) -> bool {
     resource == CPU || resource == MEMORY || resource.starts_with(HUGE_PAGES_PREFIX)
+}
+
+/// Whether a pod that sets no request of a resource, and a limit, requests as much as that: it does where no container says what it requests,
+/// and always of huge pages, which are not overcommitted. API servers write it so on every pod that is created.
+fn is_limit_requested<S: AsRef<str>>(spec: &PodSpec<S>, resource: &str) -> bool {
+    let is_requested = |container: &Container<S>| {
+        let resources = &container.resources;
+        resources.requests.contains_key(resource) || resources.limits.contains_key(resource)
+    };
+    resource.starts_with(HUGE_PAGES_PREFIX) || !spec.all_containers().any(is_requested)
 }
 
 /// What is requested; `place` says where, for the message.
@@ -181,6 +193,29 @@ mod tests {
         assert_eq!(request.get("cpu"), 4000);
         assert_eq!(request.get("memory"), 2 << 30);
         assert_eq!(request.get("nvidia.com/gpu"), 1);
+    }
+
+    /// As API servers write it on a pod: whoever reads a manifest reads what is not written yet.
+    #[test]
+    fn a_limit_of_the_pod_stands_in_where_no_container_requests_the_resource() {
+        let with = |containers: serde_json::Value, starting: serde_json::Value| {
+            let spec = spec_of(&serde_json::json!({
+                "resources": {"limits": {"cpu": "4", "memory": "2Gi", "hugepages-2Mi": "8Mi"}},
+                "containers": containers, "initContainers": starting,
+            }));
+            let request = pod_request(&spec).unwrap();
+            ["cpu", "memory", "hugepages-2Mi"].map(|resource| request.get(resource))
+        };
+        let container = |resources: serde_json::Value| serde_json::json!([{"name": "a", "resources": resources}]);
+        let none = || serde_json::json!([]);
+        let cores = |cpu: &str| container(serde_json::json!({"requests": {"cpu": cpu}, "limits": {"cpu": "3"}}));
+        assert_eq!(with(cores("1"), none()), [1000, 2 << 30, 8 << 20]);
+        assert_eq!(with(cores("0"), none()), [0, 2 << 30, 8 << 20]);
+        // A container's limit is its request where it has none; init containers request too; huge pages are never overcommitted.
+        let limited = container(serde_json::json!({"limits": {"memory": "1Gi", "hugepages-2Mi": "2Mi"}}));
+        assert_eq!(with(limited.clone(), none()), [4000, 1 << 30, 8 << 20]);
+        assert_eq!(with(limited, cores("2")), [2000, 1 << 30, 8 << 20]);
+        assert_eq!(with(container(serde_json::json!({})), none()), [4000, 2 << 30, 8 << 20]);
     }
 
     #[test]
