@@ -33,6 +33,9 @@ struct Admitted {
     queue: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     card: Option<String>,
+    /// Of a pod that has a choice of cards: what the Capacity Card document's node order gives the nodes that have this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<f64>,
     /// Where there was room for it: its node for good where it is pinned, else the scheduler may choose another.
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<String>,
@@ -160,23 +163,10 @@ fn code(report: &Report) -> u8 {
 }
 
 fn show(report: &Report, answer: &mut Answer) {
-    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     let end = |rows: usize| if rows == 0 { '.' } else { ':' };
     let admitted = report.admitted.len();
     answer.line(&format!("{admitted} would be let in{}", end(admitted)));
-    let admitted = report.admitted.iter().map(|row| {
-        [
-            row.order.to_string(),
-            format!("{}/{}", row.namespace, row.pod),
-            row.queue.clone(),
-            or_dash(&row.card),
-            or_dash(&row.node),
-        ]
-    });
-    let admitted: Vec<_> = admitted.collect();
-    if !admitted.is_empty() {
-        answer.table(["ORDER", "POD", "QUEUE", "CARD", "NODE"], 0, &admitted);
-    }
+    show_admitted(&report.admitted, answer);
     for evicted in &report.evicted {
         answer.line(&format!(
             "evicted: {}/{} ({}): {}",
@@ -214,5 +204,34 @@ fn show(report: &Report, answer: &mut Answer) {
         answer
             .notes
             .push("what controllers make in place of evicted pods is not simulated".to_owned());
+    }
+}
+
+/// Most pods have no choice of cards, and no scores that are worth a column.
+fn show_admitted(admitted: &[Admitted], answer: &mut Answer) {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let row = |row: &Admitted| {
+        let pod = format!("{}/{}", row.namespace, row.pod);
+        let card = or_dash(row.card.clone());
+        (
+            [row.order.to_string(), pod, row.queue.clone(), card],
+            or_dash(row.node.clone()),
+        )
+    };
+    if admitted.iter().any(|row| row.score.is_some()) {
+        let rows = admitted.iter().map(|admitted| {
+            let ([order, pod, queue, card], node) = row(admitted);
+            let score = or_dash(admitted.score.map(|score| score.to_string()));
+            [order, pod, queue, card, score, node]
+        });
+        let rows: Vec<_> = rows.collect();
+        answer.table(["ORDER", "POD", "QUEUE", "CARD", "SCORE", "NODE"], 0, &rows);
+    } else if !admitted.is_empty() {
+        let rows = admitted.iter().map(|admitted| {
+            let ([order, pod, queue, card], node) = row(admitted);
+            [order, pod, queue, card, node]
+        });
+        let rows: Vec<_> = rows.collect();
+        answer.table(["ORDER", "POD", "QUEUE", "CARD", "NODE"], 0, &rows);
     }
 }

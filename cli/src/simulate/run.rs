@@ -10,6 +10,7 @@ use crds::volcano::{Queue, WatchedGroup};
 use engine::cluster::pod::Stage;
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::cluster::{Cluster as Engine, Kind};
+use engine::decide::node_order::score_of_card;
 use engine::decide::{Action, Admission, Eviction, decide};
 use engine::explain::{Explanation, Subject, explain, reason};
 use engine::reason::Outlook;
@@ -231,7 +232,9 @@ impl Run {
         let uid = &admission.pod.uid;
         self.engine
             .outcome(&Outcome::Admission(Arc::clone(uid), Answer::Accepted), self.now);
-        let pod = self.engine.pod_with_uid(uid).and_then(|id| self.engine.pod(id));
+        let id = self.engine.pod_with_uid(uid);
+        let score = id.and_then(|id| score_of_card(&self.engine, id));
+        let pod = id.and_then(|id| self.engine.pod(id));
         let node = pod
             .and_then(|pod| pod.room)
             .map(|id| self.engine.node(id).name.to_string());
@@ -241,6 +244,7 @@ impl Run {
             pod: admission.pod.name.to_string(),
             queue: admission.queue.to_string(),
             card: admission.card.as_deref().map(str::to_owned),
+            score,
             node: node.clone(),
             pinned: admission.pin.is_some(),
         });

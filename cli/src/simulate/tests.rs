@@ -97,6 +97,60 @@ async fn as_many_are_let_in_as_quota_and_nodes_have_room_for() {
     assert_eq!(told.admitted[0].order, 1);
 }
 
+/// Capacity Card, **Example 4: Node Ordering Configuration**: what the weight makes of the order of a pod's cards.
+#[tokio::test]
+async fn example_4_the_score_of_the_card_is_told_where_there_is_a_choice() {
+    const CARDS: [&str; 3] = ["NVIDIA-A100", "NVIDIA-H100", "NVIDIA-T4"];
+    let conf = |weight: &str| {
+        format!(
+            "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: capacity-card\n    arguments: {{{weight}}}\n"
+        )
+    };
+    let with = async |weight: &str, card_name: &str| {
+        let mut all = vec![Manifest::in_a_file(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "cardgate-config", "namespace": "cardgate-system" },
+            "data": { "volcano-scheduler.conf": conf(weight) },
+        }))];
+        for card in CARDS {
+            let mut node = node(card, 1);
+            node.object["metadata"]["labels"]["nvidia.com/gpu.product"] = card.into();
+            all.push(node);
+        }
+        let mut queue = queue("team-a", 1);
+        let quota = json!({ CARDS[0]: 1, CARDS[1]: 1, CARDS[2]: 1 });
+        queue.object["metadata"]["annotations"]["volcano.sh/card.quota"] = quota.to_string().into();
+        let mut pods = deployment("train", "team-a", 3);
+        pods.object["spec"]["template"]["metadata"]["annotations"]["volcano.sh/card.name"] = card_name.into();
+        all.extend([queue, pods]);
+        let report = report(world(all)).await;
+        let data = serde_json::to_value(&report).unwrap();
+        let rows = data["admitted"].as_array().unwrap().clone();
+        let scores: Vec<_> = rows
+            .iter()
+            .map(|row| (row["card"].clone(), row["score"].clone()))
+            .collect();
+        let mut answer = Answer::new(&report).unwrap();
+        show(&report, &mut answer);
+        (scores, answer.write(None).unwrap())
+    };
+    let (scores, text) = with("nodeOrderWeight: 2.0", &CARDS.join("|")).await;
+    let expected = [(CARDS[0], 200.0), (CARDS[1], 100.0), (CARDS[2], 50.0)];
+    assert_eq!(scores, expected.map(|(card, score)| (json!(card), json!(score))));
+    let lines: Vec<_> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .collect();
+    assert_eq!(lines[1], ["ORDER", "POD", "QUEUE", "CARD", "SCORE", "NODE"], "{text}");
+    assert_eq!(lines[4][3..5], ["NVIDIA-T4", "50"], "{text}");
+    let (scores, _) = with("", &CARDS.join("|")).await;
+    assert_eq!(scores[2].1, json!(25.0));
+    // Without a choice there is nothing to order by.
+    let (scores, text) = with("nodeOrderWeight: 2.0", CARDS[0]).await;
+    assert_eq!(scores, [(json!(CARDS[0]), Value::Null)]);
+    assert!(!text.contains("SCORE"), "{text}");
+}
+
 /// A node whose cards are devices, with the slice that its driver publishes, and the driver's class.
 fn by_devices(name: &str, cards: u32) -> Vec<Manifest> {
     let driver = "gpu.nvidia.com";

@@ -16,6 +16,7 @@ mod grant;
 pub(crate) mod line;
 pub(crate) mod mgpu;
 mod narrow;
+pub mod node_order;
 pub(crate) mod obstacles;
 mod reclaim;
 pub(crate) mod verdict;

@@ -22,8 +22,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::Cluster;
 use crate::cluster::pod::Stage;
+use crate::decide::node_order::score_of_node;
 use crate::ids::NodeId;
-use crate::policies::card_quota::node_order_score;
 use crate::task::Task;
 pub use binding::{Binding, Wish, bind};
 pub use cards::CardsRefusal;
@@ -202,13 +202,11 @@ pub fn assume(cluster: &mut Cluster, pod: &PodQuery, filtered: Filtered, now: Ti
 /// **Node Ordering**: the sum of what the policies say about each of these nodes, as whole numbers. As in the documents, a
 /// node that a policy says nothing about gets nothing.
 pub fn prioritize(cluster: &Cluster, pod: &PodQuery, nodes: &[Box<str>]) -> Vec<i64> {
-    let arguments = &cluster.configuration().capacity_card;
     let quotas = pod.quotas(cluster);
     let mut cards = pod.cards(cluster);
     let mut score = |name: &str| {
         let node = cluster.node_named(name)?;
-        let has = |card| cluster.node(node).card(card).is_some();
-        let order = node_order_score(arguments, &pod.task.alternatives, has);
+        let order = score_of_node(cluster, &pod.task, node);
         let quotas = quotas.as_ref().and_then(|query| query.score(node));
         let shares = cards.as_mut().and_then(|query| query.score(node));
         let policies = [quotas, shares, Some(whole(order))];

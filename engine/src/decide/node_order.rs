@@ -1,0 +1,24 @@
+//! The Capacity Card document's **Node Ordering**, for whoever reports it: a scheduler that asks, and the simulation. Gating needs no such score,
+//! since the leftmost card that has quota and a place is the one.
+
+use crate::cluster::Cluster;
+use crate::ids::{NodeId, PodId};
+use crate::policies::card_quota::node_order_score;
+use crate::task::Task;
+
+/// What a node is worth to a pod.
+pub(crate) fn score_of_node(cluster: &Cluster, task: &Task, node: NodeId) -> f64 {
+    let arguments = &cluster.configuration().capacity_card;
+    node_order_score(arguments, &task.alternatives, |card| {
+        cluster.node(node).card(card).is_some()
+    })
+}
+
+/// What the nodes with the card that a pod was let in for are worth to it; nothing where it has no choice of cards.
+pub fn score_of_card(cluster: &Cluster, pod: PodId) -> Option<f64> {
+    let pod = cluster.pod(pod)?;
+    let alternatives = &pod.task.alternatives;
+    let given = pod.charge.as_ref()?.alternative.as_ref()?;
+    let arguments = &cluster.configuration().capacity_card;
+    (alternatives.len() > 1).then(|| node_order_score(arguments, alternatives, |card| given.has(card)))
+}
