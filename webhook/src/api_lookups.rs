@@ -24,7 +24,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::knowledge::{GroupFacts, NamespaceFacts, QueueFacts, WatchedGroup};
-use crate::lookup::{LookupError, Lookups, TIME_LIMIT};
+use crate::lookup::{LookupError, Lookups, TIME_LIMIT, TURN_LIMIT};
 use crate::view::{Found, Lookup};
 
 /// HTTP status of an object or a kind that does not exist.
@@ -32,7 +32,8 @@ const NOT_FOUND: u16 = 404;
 /// How many questions are asked at once: whoever sends reviews without end makes the API server do no more than that.
 const QUESTIONS: usize = 32;
 /// How many of them are about claims, and about groups: tenants write these, as long as objects can be, and each is in memory three times
-/// while it is read. Of a claim that is not found out in time nothing is said; but whose group is not is refused, so groups wait for no claims.
+/// while it is read. Of a claim that is not found out in time nothing is said, so nobody waits long for his turn to ask; but whose group is not is
+/// refused, so groups wait, and for no claims.
 const QUESTIONS_ABOUT_CLAIMS: usize = 4;
 const QUESTIONS_ABOUT_GROUPS: usize = 4;
 
@@ -106,20 +107,22 @@ impl ApiLookups {
 impl Lookups for ApiLookups {
     fn find<'l>(&'l self, lookup: &'l Lookup) -> BoxFuture<'l, Result<Found, LookupError>> {
         Box::pin(async move {
-            let room = match lookup {
-                Lookup::Claim { .. } | Lookup::ClaimTemplate { .. } => &self.room_for_claims,
-                Lookup::Group { .. } => &self.room_for_groups,
-                Lookup::Queue(_) | Lookup::Namespace(_) | Lookup::PodsOf(_) | Lookup::Class(_) => &self.room,
+            let (room, turn) = match lookup {
+                Lookup::Claim { .. } | Lookup::ClaimTemplate { .. } => (&self.room_for_claims, TURN_LIMIT),
+                Lookup::Group { .. } => (&self.room_for_groups, TIME_LIMIT),
+                Lookup::Queue(_) | Lookup::Namespace(_) | Lookup::PodsOf(_) | Lookup::Class(_) => {
+                    (&self.room, TIME_LIMIT)
+                }
             };
             let in_turn = async {
                 // Never closed, so this fails never.
-                let _room = room.acquire().await;
-                when_it_has_time(|| self.get(lookup)).await
+                let Ok(_room) = timeout(turn, room.acquire()).await else {
+                    return Err(LookupError::Crowded);
+                };
+                let found = when_it_has_time(|| self.get(lookup)).await;
+                found.map_err(|error| LookupError::Api(plain(&error)))
             };
-            match timeout(TIME_LIMIT, in_turn).await {
-                Ok(found) => found.map_err(|error| LookupError::Api(plain(&error))),
-                Err(_) => Err(LookupError::Timeout),
-            }
+            timeout(TIME_LIMIT, in_turn).await.unwrap_or(Err(LookupError::Timeout))
         })
     }
 }

@@ -370,7 +370,9 @@ impl Door {
         if fresh.len() == MAX_LOOKUPS {
             return Err(Failure::Undecided);
         }
-        let found = if began.elapsed() < ASKING {
+        // Of claims all or nothing is said that is sure, and whoever waits keeps others waiting.
+        let is_in_vain = lookup.is_about_claims() && fresh.lacks_claims();
+        let found = if began.elapsed() < ASKING && !is_in_vain {
             self.lookups.find(&lookup).await
         } else {
             Err(LookupError::Late)
@@ -383,7 +385,7 @@ impl Door {
             }
             Err(source) => match lookup.unanswered() {
                 Some(unanswered) => {
-                    fresh.add(lookup, unanswered);
+                    fresh.go_without(lookup, unanswered);
                     Ok(())
                 }
                 None => Err(Failure::Lookup { lookup, source }),

@@ -12,6 +12,10 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(2);
 /// For how long further questions are asked for one review: with the last answer, less than the API server waits.
 pub const ASKING: Duration = Duration::from_secs(2);
 
+/// How long a question waits for its turn where no decision rests on the answer and only few of its kind are asked at once. Meanwhile the body of
+/// its review is in memory, of which all reviews have only so much: who makes many wait would keep others' out.
+pub const TURN_LIMIT: Duration = Duration::from_millis(100);
+
 /// A question that was not answered.
 #[derive(Debug, Error)]
 pub enum LookupError {
@@ -21,8 +25,11 @@ pub enum LookupError {
     /// The API server took too long.
     #[error("the API server did not answer within {} s", TIME_LIMIT.as_secs())]
     Timeout,
+    /// Others ask so many of its kind that its turn did not come.
+    #[error("too many such questions were asked at once")]
+    Crowded,
     /// What was asked before took so long that whoever waits would not wait for this one too.
-    #[error("it took {} s to answer what was asked before", ASKING.as_secs())]
+    #[error("what was asked before was not answered within {} s, or not at all", ASKING.as_secs())]
     Late,
 }
 

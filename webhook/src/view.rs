@@ -36,6 +36,11 @@ pub enum Lookup {
 }
 
 impl Lookup {
+    /// Whether it is about what tenants write of devices.
+    pub fn is_about_claims(&self) -> bool {
+        matches!(self, Self::Claim { .. } | Self::ClaimTemplate { .. })
+    }
+
     /// What is answered where nobody does: what no decision rests on may stay unknown.
     pub fn unanswered(&self) -> Option<Found> {
         match self {
@@ -83,12 +88,24 @@ pub enum Found {
 #[derive(Debug, Default)]
 pub struct Fresh {
     answers: Vec<(Lookup, Found)>,
+    lacks_claims: bool,
 }
 
 impl Fresh {
     /// Keeps an answer.
     pub fn add(&mut self, lookup: Lookup, found: Found) {
         self.answers.push((lookup, found));
+    }
+
+    /// Goes without an answer.
+    pub fn go_without(&mut self, lookup: Lookup, unanswered: Found) {
+        self.lacks_claims |= lookup.is_about_claims();
+        self.add(lookup, unanswered);
+    }
+
+    /// Whether there is a claim of which nothing was found out.
+    pub fn lacks_claims(&self) -> bool {
+        self.lacks_claims
     }
 
     /// How many answers there are.

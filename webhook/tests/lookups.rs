@@ -3,14 +3,19 @@
 #![allow(clippy::unwrap_used, reason = "part of tests")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use actix_web::dev::ServerHandle;
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, rt, web};
 use kube::{Client, Config};
 use serde_json::json;
 use webhook::api_lookups::ApiLookups;
 use webhook::knowledge::{GroupFacts, NamespaceFacts, QueueCondition};
-use webhook::lookup::{LookupError, Lookups as _};
+use webhook::lookup::{LookupError, Lookups as _, TIME_LIMIT};
 use webhook::view::{Found, Lookup};
+
+/// For how long the API server below says nothing about some claims.
+const SILENCE: Duration = Duration::from_mins(1);
 
 /// An API server with one object of each kind; what is called `gone` does not exist, nor does the kind of what is called
 /// `uninstalled`.
@@ -53,6 +58,10 @@ async fn api(request: HttpRequest) -> HttpResponse {
             HttpResponse::Ok().json(json!({"metadata": {"name": "long", "namespace": "research"},
                 "spec": {"devices": {"requests": requests, "constraints": vec![constraint; 32]}}}))
         }
+        path if path.ends_with("/slow") => {
+            rt::time::sleep(SILENCE).await;
+            HttpResponse::NotFound().finish()
+        }
         path if path.ends_with("/gone") => HttpResponse::NotFound().json(status(404, "NotFound")),
         path if path.ends_with("/forbidden") => HttpResponse::Forbidden().json(status(403, "Forbidden")),
         _ => HttpResponse::NotFound().body("404 page not found\n"),
@@ -74,8 +83,15 @@ fn namespace(name: &str) -> Lookup {
     Lookup::Namespace(name.to_owned())
 }
 
-#[actix_web::test]
-async fn answers_are_read_and_absence_is_an_answer() {
+fn claim(name: &str) -> Lookup {
+    Lookup::Claim {
+        namespace: "research".to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// Lookups that ask that API server.
+fn serve() -> (ServerHandle, ApiLookups) {
     let server = HttpServer::new(|| App::new().default_service(web::to(api)))
         .workers(1)
         .disable_signals()
@@ -85,7 +101,12 @@ async fn answers_are_read_and_absence_is_an_answer() {
     let server = server.run();
     let handle = server.handle();
     rt::spawn(server);
-    let lookups = ApiLookups::new(Client::try_from(Config::new(url)).unwrap());
+    (handle, ApiLookups::new(Client::try_from(Config::new(url)).unwrap()))
+}
+
+#[actix_web::test]
+async fn answers_are_read_and_absence_is_an_answer() {
+    let (handle, lookups) = serve();
 
     for name in ["gone", "uninstalled"] {
         for lookup in [queue(name), group(name), namespace(name)] {
@@ -126,14 +147,37 @@ async fn answers_are_read_and_absence_is_an_answer() {
         );
     }
     // A tenant's claim can be as long as objects can be, and many reviews keep theirs at once.
-    let long = Lookup::Claim {
-        namespace: "research".to_owned(),
-        name: "long".to_owned(),
-    };
+    let long = claim("long");
     let Found::Claim(Some(spec)) = lookups.find(&long).await.unwrap() else {
         panic!("the claim exists");
     };
     let length = format!("{spec:?}").len();
     assert!((32_768..50_000).contains(&length), "{length}");
+    handle.stop(false).await;
+}
+
+/// Whatever waits to ask keeps its review's body in memory, of which all have only so much.
+#[actix_web::test]
+async fn where_many_ask_about_claims_nobody_waits_for_long_to_ask_about_another() {
+    let (handle, lookups) = serve();
+    let lookups = Arc::new(lookups);
+    let crowd: Vec<_> = (0..64)
+        .map(|_| {
+            let lookups = Arc::clone(&lookups);
+            rt::spawn(async move { lookups.find(&claim("slow")).await.is_err() })
+        })
+        .collect();
+    rt::task::yield_now().await;
+    let waits = rt::time::timeout(TIME_LIMIT / 4, lookups.find(&claim("gone"))).await;
+    assert!(matches!(waits, Ok(Err(_))), "{waits:?}");
+    // Others are asked about as before.
+    let other = rt::time::timeout(TIME_LIMIT / 4, lookups.find(&queue("team-a"))).await;
+    assert!(matches!(other, Ok(Ok(Found::Queue(Some(_))))), "{other:?}");
+    for asks in crowd {
+        assert!(asks.await.unwrap());
+    }
+    // And so is the claim when they have gone.
+    let later = lookups.find(&claim("gone")).await;
+    assert!(matches!(later, Ok(Found::Claim(None))), "{later:?}");
     handle.stop(false).await;
 }
