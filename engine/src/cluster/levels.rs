@@ -59,8 +59,8 @@ impl Cluster {
             })
         };
         match self.configuration.queue_plugin {
-            QueuePlugin::Capacity if metering::is_of_every_pod(dimension) => is_said(),
-            QueuePlugin::Capacity => !self.arguments().check_queue_dimensions_only || is_named(),
+            QueuePlugin::Capacity if self.arguments().check_queue_dimensions_only => is_named(),
+            QueuePlugin::Capacity => !metering::is_of_every_pod(dimension) || is_said(),
             plugin @ (QueuePlugin::CapacityCard | QueuePlugin::Off) => metering::is_limited(plugin, dimension),
         }
     }

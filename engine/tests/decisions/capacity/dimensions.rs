@@ -106,6 +106,26 @@ fn pods_is_a_dimension_also_of_what_a_queue_deserves() {
     assert_eq!(world.refusal_of("a2"), "InsufficientScalarQuota");
 }
 
+/// Dimensions, **When Enabled**: only what the capability names.
+#[test]
+fn pods_are_compared_like_anything_else_where_only_the_capability_counts() {
+    let arguments = "enableOveruse: false, checkQueueDimensionsOnly: true";
+    for queue in [
+        plain("team-a").deserved("pods", "2"),
+        plain("team-a").guarantee("pods", "2"),
+    ] {
+        let mut world = cluster(8, arguments);
+        world.queue(&queue);
+        world.queue(&plain("team-b").guarantee("pods", "107"));
+        world.pods((0..4).map(|index| pod(&format!("a{index}"))));
+        assert_eq!(world.admit_names(), ["a0", "a1", "a2", "a3"]);
+    }
+    let mut world = cluster(8, arguments);
+    world.queue(&plain("team-a").capability("pods", "3").deserved("pods", "2"));
+    world.pods((0..4).map(|index| pod(&format!("a{index}"))));
+    assert_eq!(world.admit_names(), ["a0", "a1"]);
+}
+
 #[test]
 fn pods_is_a_dimension_only_where_a_queue_names_it() {
     let mut world = cluster(8, "");
