@@ -89,6 +89,7 @@ async fn kube_scheduler_with_the_extender() -> Outcome {
     let (world, extender) = start().await?;
     strategies(&world).await?;
     unaffected(&world).await?;
+    unknown_strategy(&world).await?;
     recordings(&world, &extender).await?;
     let_in_and_not_placed_yet(&world).await?;
     schedulers::two_at_once_while_the_operator_is_killed(&world, &extender).await?;
@@ -115,6 +116,27 @@ async fn strategies(world: &World) -> Outcome {
     for spec in pods.into_iter().filter_map(|pod| pod.spec) {
         assert_eq!((spec.scheduling_gates, spec.affinity), (None, None));
     }
+    Ok(())
+}
+
+/// Nothing else of such a pod concerns the door, nor does its namespace.
+async fn unknown_strategy(world: &World) -> Outcome {
+    let scenario = Scenario::begin(world, "unknown-strategy").await?;
+    let plain = |strategy: &str| {
+        batch(&scenario, "plain", "1")
+            .annotation(SCORING_STRATEGY, strategy)
+            .build()
+    };
+    let refused = scenario.kubectl_create(&plain("least-alocated")).await?;
+    let message = refused.err().context("a misspelt strategy was taken")?;
+    for text in [
+        "\"least-alocated\" is no scoring strategy",
+        "most-allocated or least-allocated",
+    ] {
+        anyhow::ensure!(message.contains(text), "{text:?} is missing in: {message}");
+    }
+    let taken = scenario.kubectl_create(&plain("least-allocated")).await?;
+    anyhow::ensure!(taken.is_ok(), "{taken:?}");
     Ok(())
 }
 

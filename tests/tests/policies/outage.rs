@@ -137,11 +137,13 @@ async fn claims_of_devices_pass_where_nobody_is_charged_for_cards() -> Outcome {
         let pods: Api<Pod> = Api::namespaced(cluster.administrator.clone(), namespace);
         refusal(pods.create(&dry_run(), &pod.namespace(namespace).build()).await).map_or(Ok(()), Err)
     };
+    let strategy = || pod("p").annotation(keys::SCORING_STRATEGY, "most-allocated");
     let implicit = || pod("p").request("deviceclass.resource.kubernetes.io/fpga.example.com", 1);
     for namespace in ["default", cluster.team] {
         assert_accepted("by template", answer(namespace, claiming(Some("fpga"))).await);
         assert_accepted("by name", answer(namespace, claiming(None)).await);
         assert_accepted("by the class", answer(namespace, implicit()).await);
+        assert_accepted("with a strategy", answer(namespace, strategy()).await);
     }
     assert_refused(
         "with a queue",
