@@ -130,7 +130,8 @@ impl Cluster {
 
     /// The same of all pods, where pods are placed on cards from now on.
     pub(super) fn note_all_unplaced(&mut self) {
-        for node in self.mgpu_nodes.to_vec() {
+        let nodes: Vec<_> = self.mgpu_nodes.iter().copied().collect();
+        for node in nodes {
             self.note_unplaced_on(node);
         }
     }

@@ -18,13 +18,17 @@ pub(super) fn of_shape<'c>(
 ) -> Vec<Explanation<'c>> {
     let first_found = first.map(|reason| explanation::find(cluster, Case::Pod(shape), pod, reason));
     let besides = of_shape_besides(cluster, shape, pod, first);
-    let mut found: Vec<_> = first_found.into_iter().chain(besides).collect();
-    // Where each may pass and never all of them together, what is told first says so, as on the pod itself.
-    if found.iter().all(|why| why.outlook == Outlook::NotYet) && !found.is_empty() {
-        let first = found.remove(0).with_what_is_beyond(Case::Pod(shape));
-        found.insert(0, first);
-    }
-    found
+    let found: Vec<_> = first_found.into_iter().chain(besides).collect();
+    // Where each may pass and never all of them together, what is told first says so, as on the pod itself; and of nodes what excludes the pod.
+    let may_pass = found.iter().all(|why| why.outlook == Outlook::NotYet);
+    let all_told = found.into_iter().enumerate().map(|(place, why)| {
+        if place == 0 && may_pass || why.reason == Reason::NoNodeFits {
+            why.with_what_is_beyond(Case::Pod(shape))
+        } else {
+            why
+        }
+    });
+    all_told.collect()
 }
 
 /// The same without what was found first.

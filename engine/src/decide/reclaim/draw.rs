@@ -14,7 +14,7 @@ pub(super) struct Draw<'c> {
     cluster: &'c Cluster,
     effort: &'c Effort,
     /// What those are charged for any of whom it is drawn from.
-    wanted: Option<Vec<Wanted>>,
+    wanted: Vec<Wanted>,
     /// The place of the next pod by rank.
     next: usize,
     /// Gangs as wholes, and pods with those that share their claims. A gang comes up with the first of its pods, none of which has a higher
@@ -31,7 +31,7 @@ impl<'c> Draw<'c> {
         Self {
             cluster,
             effort,
-            wanted: Some(wanted.into_iter().collect()),
+            wanted: wanted.into_iter().collect(),
             next: 0,
             wholes: BTreeSet::new(),
             known: BTreeSet::new(),

@@ -69,7 +69,7 @@ pub(super) struct Kinds {
     most_charged: HashMap<Wanted, i64>,
     most_requested: HashMap<Dimension, i64>,
     givers: HashMap<Wanted, Givers>,
-    in_order: HashMap<Option<Vec<Wanted>>, InOrder>,
+    in_order: HashMap<Box<[Wanted]>, InOrder>,
 }
 
 /// Pods by rank, be they candidates or not, as many as somebody has drawn.
@@ -128,27 +128,24 @@ impl Kinds {
         Rc::clone(givers)
     }
 
-    /// The pod of this place by rank, of those that give any of what is `wanted`, or of all.
+    /// The pod of this place by rank, of those that give any of what is `wanted`; of all, where nothing is.
     pub(super) fn in_order(
         &mut self,
         cluster: &Cluster,
-        wanted: &Option<Vec<Wanted>>,
+        wanted: &[Wanted],
         place: usize,
         effort: &Effort,
     ) -> Option<&Turn> {
         if !self.in_order.contains_key(wanted) {
             effort.spend(self.all.len());
-            let gives = |kind: &Kind| {
-                let mut wanted = wanted.iter().flatten();
-                wanted.any(|wanted| kind.gives(*wanted) > 0)
-            };
+            let gives = |kind: &Kind| wanted.iter().any(|wanted| kind.gives(*wanted) > 0);
             let mut kinds = self.all.iter().enumerate();
             let mut heads = BTreeMap::new();
-            while let Some((number, kind)) = kinds.find(|(_, kind)| wanted.is_none() || gives(kind)) {
+            while let Some((number, kind)) = kinds.find(|(_, kind)| wanted.is_empty() || gives(kind)) {
                 heads.extend(kind.turns(cluster).next().map(|first| (first.clone(), number)));
             }
             let drawn = Vec::new();
-            self.in_order.insert(wanted.clone(), InOrder { drawn, heads });
+            self.in_order.insert(wanted.into(), InOrder { drawn, heads });
         }
         let order = self.in_order.get_mut(wanted)?;
         while order.drawn.len() <= place {

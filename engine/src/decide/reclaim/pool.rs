@@ -296,7 +296,7 @@ impl Pool {
         let mut others = others.into_iter().peekable();
         // Nodes come up with the first of their pods. The best so far, or nobody, when they have cost what all together may.
         for place in 0.. {
-            let Some(turn) = self.victims.turn(cluster, &None, place, effort).cloned() else {
+            let Some(turn) = self.victims.turn(cluster, &[], place, effort).cloned() else {
                 break;
             };
             // Nobody can do better on a node that is left than this pod with as many as it takes there.
@@ -332,6 +332,9 @@ impl Pool {
     /// The first that give any of what is missing in the queue and above it, and whether they are all that do.
     fn elsewhere(&mut self, cluster: &Cluster, levels: &[Need], effort: &Effort) -> (Vec<usize>, bool) {
         let mut found = Vec::new();
+        if levels.is_empty() {
+            return (found, true);
+        }
         let mut draw = Draw::new(cluster, levels, effort);
         while found.len() < ELSEWHERE {
             let Some(place) = draw.next(&mut self.victims) else {

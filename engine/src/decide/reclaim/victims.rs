@@ -162,11 +162,11 @@ impl Victims {
         })
     }
 
-    /// The pod of this place by rank, candidate or not, of those that are charged for any of what is `wanted`, or of all.
+    /// The pod of this place by rank, candidate or not, of those that are charged for any of what is `wanted`; of all, where nothing is.
     pub(super) fn turn(
         &mut self,
         cluster: &Cluster,
-        wanted: &Option<Vec<Wanted>>,
+        wanted: &[Wanted],
         place: usize,
         effort: &Effort,
     ) -> Option<&Turn> {

@@ -3,7 +3,8 @@
 mod outlooks;
 mod together;
 
-use engine::explain::{Fresh, Refresher, Subject, explain, progress};
+use crds::card_review::Reviewed;
+use engine::explain::{Asked, Fresh, Refresher, Subject, explain, progress, review};
 use engine::reason::Outlook;
 use engine::refs::WorkloadKind;
 
@@ -197,7 +198,13 @@ fn who_asks_for_a_card_that_no_node_has_any_more_is_told_which_cards_there_are()
         let id = world.cluster.pod_with_uid("p").unwrap();
         let why = explain(&world.cluster, Subject::Pod(id)).unwrap();
         assert_eq!(why.outlook, Outlook::Never);
-        (why.reason.as_str(), why.message())
+        let told = (why.reason.as_str(), why.message());
+        // Whoever asks is told the same.
+        let (asked, now) = (Asked::Existing(Reviewed::Pod("p".to_owned())), world.now);
+        let status = review(&mut world.cluster, "team", asked, now).unwrap();
+        let (_, remedy) = told.1.split_once("; waiting can't help").unwrap();
+        assert!(status.message.ends_with(remedy), "{status:?}");
+        told
     };
     let gone = "waiting can't help: no node has A100 now; for what the pod requests the cluster has NVIDIA-A100: create the pod anew with a \
                 card that the cluster has (kubectl get cardtypes lists them), or have a node added that has it";

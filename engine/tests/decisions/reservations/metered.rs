@@ -133,7 +133,9 @@ fn where_another_configuration_leaves_room_for_one_the_oldest_keeps_it() {
         if !young_is_first {
             groups.reverse();
         }
-        groups.iter().for_each(|group| world.group(group));
+        for group in &groups {
+            world.group(group);
+        }
         world.admit();
         assert!(world.is_kept("team", "young") && world.is_kept("team", "old"));
         let now = world.now;
