@@ -224,7 +224,7 @@ mod tests {
             seconds: 540,
         });
         let expected = "   A100 is kept: 2 for Job train, 1 of another namespace, until pods are let in, for 9m at most (inqueueTimeout)";
-        assert_eq!(lines(&status)[4], expected);
+        assert_eq!(lines(&status)[5], expected);
     }
 
     #[test]
