@@ -354,7 +354,7 @@ impl Cluster {
             self.see_unqueued_anew(|_| true);
             self.find_queues(|_| true, now);
         }
-        self.resettle_workloads();
+        self.resettle_workloads(&before);
         self.review_all();
         self.version += 1;
     }

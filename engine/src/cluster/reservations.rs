@@ -4,15 +4,16 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crds::configuration::QueuePlugin;
+use crds::configuration::{Configuration, QueuePlugin};
 use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
 use super::deadlines::after_refused_writes;
+use super::pod::Stage;
 use super::set_back::SetBack;
 use super::waiting::Refused;
 use super::workload::{Enqueued, Said, Step, Workload};
-use crate::ids::{QueueId, WorkloadId};
+use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::reason::Reason;
 use crate::refs::WorkloadKind;
@@ -58,6 +59,10 @@ impl Reservations {
     pub(super) fn found_enqueued(&mut self, id: WorkloadId) {
         self.enqueued_before.extend((!self.has_decided).then_some(id));
     }
+}
+
+fn keeps_for_workloads(configuration: &Configuration) -> bool {
+    configuration.has_action("enqueue") && configuration.queue_plugin != QueuePlugin::Off
 }
 
 impl Cluster {
@@ -224,10 +229,17 @@ impl Cluster {
     }
 
     /// Counts anew what is kept for every workload, when the configuration has changed.
-    pub(super) fn resettle_workloads(&mut self) {
+    pub(super) fn resettle_workloads(&mut self, before: &Configuration) {
         self.reservations.is_configured_anew = true;
+        let (kept, keeps) = (keeps_for_workloads(before), self.keeps_for_workloads());
         for id in self.workloads.places() {
             self.unreserve(id);
+            if keeps && !kept {
+                // Until now nothing was kept for it, in vain or not.
+                self.workloads[id].begin_time_in_queue(self.now);
+            } else if !keeps {
+                self.workloads[id].step_forward();
+            }
             if let Some(enqueued) = self.workloads[id].enqueued {
                 self.reservations
                     .deadlines
@@ -242,7 +254,7 @@ impl Cluster {
 
     /// Whether queues keep anything for workloads. Where nobody asks them before, or nothing limits them, that would keep nobody else out.
     pub(super) fn keeps_for_workloads(&self) -> bool {
-        self.configuration.has_action("enqueue") && self.configuration.queue_plugin != QueuePlugin::Off
+        keeps_for_workloads(&self.configuration)
     }
 
     /// Whether `PodGroup`s of this kind are enqueued by Cardgate.
@@ -273,14 +285,32 @@ impl Cluster {
             }
         } else {
             self.unreserve(id);
-            // Others may have it by the time that it is kept again.
-            self.workloads[id].forget_checked();
             if open {
                 self.line_up(id, queue);
             }
         }
         self.moved_workloads.insert(id);
         self.note_incomplete(id);
+    }
+
+    /// A pod that runs, or may, has what was kept for its workloads: before that is kept again it is checked again. What is only tried is not seen
+    /// here, and changes nothing.
+    pub(super) fn note_taken_over(&mut self, id: PodId) {
+        let pod = self.pod(id);
+        let is_in = |stage| {
+            matches!(
+                stage,
+                Stage::Bound | Stage::Unbound { .. } | Stage::Admitting { written: true, .. }
+            )
+        };
+        let Some(pod) = pod.filter(|pod| is_in(pod.stage)) else {
+            return;
+        };
+        for workload in [pod.group, pod.job].into_iter().flatten() {
+            if self.workload(workload).reserved().is_none() {
+                self.workloads[workload].forget_checked();
+            }
+        }
     }
 
     /// Counts anew what is kept for a workload, once a pod with cards has come or gone: beside cards, CPU and memory may count for

@@ -78,7 +78,38 @@ fn without_the_action_enqueue_time_keeps_nobody_out() {
         let actions = world.decide();
         let resumed = actions.iter().filter(|action| matches!(action, Action::Resume(_)));
         assert_eq!(resumed.count(), 1, "{plugin}: {actions:?}");
+        // What waits when groups are asked again has its whole time from then on.
+        let now = world.now;
+        world.set_configuration(queue_plugin("capacity-card", "enqueue, allocate, backfill", ""), now);
+        world.decide();
+        let id = world
+            .cluster
+            .workload_named(WorkloadKind::PodGroup, "team", "g")
+            .unwrap();
+        let why = explain(&world.cluster, Subject::Workload(id));
+        assert_ne!(why.map(|why| why.reason.as_str()), Some("InqueueTimeout"), "{plugin}");
     }
+}
+
+/// Who stands aside, for what was kept in vain, does so no longer where nothing is kept.
+#[test]
+fn who_stands_aside_comes_back_where_nobody_is_asked_any_more() {
+    let mut world = World::with(queue_plugin("capacity-card", "enqueue, allocate, backfill", ""));
+    world.node(&node("n1").cards("A100", 1));
+    world.queue(&queue("team-a").quota(r#"{"A100": 1}"#));
+    world.group(&group("empty", 1).card_request(r#"{"A100": 1}"#));
+    world.decide();
+    world.wait(601);
+    world.decide();
+    world.job(&held_job("held", r#"{"A100": 1}"#));
+    let is_resumed = |world: &mut World| {
+        let actions = world.decide();
+        actions.iter().any(|action| matches!(action, Action::Resume(_)))
+    };
+    assert!(!is_resumed(&mut world));
+    let now = world.now;
+    world.set_configuration(queue_plugin("capacity-card", "allocate, backfill", ""), now);
+    assert!(is_resumed(&mut world));
 }
 
 #[test]

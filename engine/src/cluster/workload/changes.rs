@@ -355,7 +355,7 @@ impl Workload {
         }
     }
 
-    /// What its queue was found to take before, it need not take any more.
+    /// What its queue was found to take before, it need not take any more: others may have it by the time that it is kept again.
     pub(in crate::cluster) fn forget_checked(&mut self) {
         self.0.checked = None;
     }
@@ -374,6 +374,22 @@ impl Workload {
     /// It takes no part until then.
     pub(in crate::cluster) fn stand_aside(&mut self, until: Timestamp) {
         self.0.aside_until = Some(until);
+    }
+
+    /// Its time in its queue, if it is there, begins now. What it was checked for says nothing of what others have by now.
+    pub(in crate::cluster) fn begin_time_in_queue(&mut self, now: Timestamp) {
+        if let Some(enqueued) = &mut self.0.enqueued {
+            enqueued.since = now;
+        }
+        self.forget_checked();
+    }
+
+    /// Nobody stands aside for what was kept in vain where nothing is kept; only for a write that was refused.
+    pub(in crate::cluster) fn step_forward(&mut self) {
+        if self.0.aside_until.is_some() && self.0.write_refused.is_none() {
+            self.come_back();
+            self.0.refused = None;
+        }
     }
 
     /// It stands aside no longer.

@@ -181,6 +181,9 @@ impl Victims {
             for kinds in givers.iter() {
                 let mut missing = *amount;
                 for (each, kind) in kinds {
+                    if missing <= 0 || effort.is_spent() {
+                        break;
+                    }
                     let pods = self.kinds(lack.cluster).get(*kind).turns(lack.cluster);
                     for pod in pods.map(|turn| turn.pod) {
                         if missing <= 0 || effort.is_spent() {

@@ -147,3 +147,29 @@ fn where_another_configuration_leaves_room_for_one_the_oldest_keeps_it() {
         assert!(world.is_kept("team", "young"));
     }
 }
+
+/// To try whether all pods of a group have places counts some as let in for a moment: nothing was taken over by that.
+#[test]
+fn what_is_only_tried_leaves_what_is_kept_as_it_was_checked() {
+    let mut world = World::with(configuration("", "inqueueTimeout: 10m"));
+    world.node(&node("n1").cards("A100", 4));
+    world.node(&node("n2").cards("A100", 4));
+    world.namespace("team", &[("team", "a")], None);
+    world.queue(&queue("team-a").quota(r#"{"A100": 8}"#));
+    world.queue(&queue("team-b").quota(r#"{"A100": 4}"#));
+    world.pod(&pod("others").queue("team-b").asks("A100", 4).on("n2"));
+    world.group(&group("g", 8).card_request(r#"{"A100": 8}"#));
+    world.pods((0..8).map(|index| pod(&format!("g-{index}")).asks("A100", 1).of("g")));
+    world.admit();
+    assert!(world.is_kept("team", "g"), "four of its pods have no place");
+    // What is kept for workloads keeps out other workloads, and no pods.
+    world.pod(&pod("plain").asks("A100", 1));
+    assert_eq!(world.admit_names(), ["plain"]);
+    world.confirm("plain");
+    for _ in 0..3 {
+        world.node(&node("n1").cards("A100", 4).label("seen", &world.now.to_string()));
+        world.wait(1);
+        world.admit();
+        assert!(world.is_kept("team", "g"));
+    }
+}
