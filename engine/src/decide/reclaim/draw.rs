@@ -38,17 +38,19 @@ impl<'c> Draw<'c> {
         }
     }
 
-    /// The next one.
+    /// The next one; none where no steps are left, since anybody can have any number of pods that nobody may take back.
     pub(super) fn next(&mut self, victims: &mut Victims) -> Option<usize> {
         loop {
-            let turn = victims.turn(self.cluster, &self.wanted, self.next, self.effort);
+            let kinds = victims.kinds(self.cluster);
+            let turn = kinds.turn(self.cluster, &self.wanted, self.next, self.effort);
             let turn = turn.map(|turn| (Rank::of(turn), turn.pod));
             let is_first = |whole: &Rank| turn.as_ref().is_none_or(|(turn, _)| whole < turn);
             let is_next = self.wholes.first().is_some_and(|(whole, _)| is_first(whole));
             let drawn = if is_next {
                 self.wholes.pop_first().map(|(_, place)| place)
             } else {
-                let (_, pod) = turn?;
+                let (_, pod) = turn.filter(|_| !self.effort.is_spent())?;
+                self.effort.spend(1);
                 self.next += 1;
                 let ways = victims.ways(self.cluster, pod);
                 if let Some(whole) = ways.whole.filter(|whole| self.known.insert(*whole)) {

@@ -128,8 +128,8 @@ impl Kinds {
         Rc::clone(givers)
     }
 
-    /// The pod of this place by rank, of those that give any of what is `wanted`; of all, where nothing is.
-    pub(super) fn in_order(
+    /// The pod of this place by rank, candidate or not, of those that give any of what is `wanted`; of all, where nothing is.
+    pub(super) fn turn(
         &mut self,
         cluster: &Cluster,
         wanted: &[Wanted],
@@ -139,12 +139,10 @@ impl Kinds {
         if !self.in_order.contains_key(wanted) {
             effort.spend(self.all.len());
             let gives = |kind: &Kind| wanted.iter().any(|wanted| kind.gives(*wanted) > 0);
-            let mut kinds = self.all.iter().enumerate();
-            let mut heads = BTreeMap::new();
-            while let Some((number, kind)) = kinds.find(|(_, kind)| wanted.is_empty() || gives(kind)) {
-                heads.extend(kind.turns(cluster).next().map(|first| (first.clone(), number)));
-            }
-            let drawn = Vec::new();
+            let kinds = self.all.iter().enumerate();
+            let kinds = kinds.filter(|(_, kind)| wanted.is_empty() || gives(kind));
+            let heads = kinds.filter_map(|(number, kind)| Some((kind.turns(cluster).next()?.clone(), number)));
+            let (heads, drawn) = (heads.collect(), Vec::new());
             self.in_order.insert(wanted.into(), InOrder { drawn, heads });
         }
         let order = self.in_order.get_mut(wanted)?;

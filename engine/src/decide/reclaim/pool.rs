@@ -296,7 +296,8 @@ impl Pool {
         let mut others = others.into_iter().peekable();
         // Nodes come up with the first of their pods. The best so far, or nobody, when they have cost what all together may.
         for place in 0.. {
-            let Some(turn) = self.victims.turn(cluster, &[], place, effort).cloned() else {
+            let kinds = self.victims.kinds(cluster);
+            let Some(turn) = kinds.turn(cluster, &[], place, effort).cloned() else {
                 break;
             };
             // Nobody can do better on a node that is left than this pod with as many as it takes there.

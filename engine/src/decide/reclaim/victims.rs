@@ -12,12 +12,11 @@ use jiff::Timestamp;
 
 use super::Modes;
 use super::candidacy::{Candidacy, Member, Rank, of_gang};
-use super::kinds::{Kind, Kinds, Wanted};
+use super::kinds::{Kind, Kinds};
 use super::needs::{Lack, Need};
 use super::slack::{Floors, Slack};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
-use crate::cluster::holders::Turn;
 use crate::cluster::pod::{Pod, Stage};
 use crate::cluster::waiting::Shape;
 use crate::decide::effort::{Effort, LOOK_AT_NODE};
@@ -150,7 +149,7 @@ impl Victims {
     }
 
     /// The kinds of pods that there are to choose from.
-    fn kinds(&mut self, cluster: &Cluster) -> &mut Kinds {
+    pub(super) fn kinds(&mut self, cluster: &Cluster) -> &mut Kinds {
         self.kinds.get_or_insert_with(|| {
             let mut all = Vec::new();
             for (id, source) in self.sources.iter() {
@@ -160,17 +159,6 @@ impl Victims {
             }
             Kinds::new(all)
         })
-    }
-
-    /// The pod of this place by rank, candidate or not, of those that are charged for any of what is `wanted`; of all, where nothing is.
-    pub(super) fn turn(
-        &mut self,
-        cluster: &Cluster,
-        wanted: &[Wanted],
-        place: usize,
-        effort: &Effort,
-    ) -> Option<&Turn> {
-        self.kinds(cluster).in_order(cluster, wanted, place, effort)
     }
 
     /// Of each queue, for each need, as many as give all of it, those first that give most: as far as the steps last.
@@ -259,7 +247,8 @@ impl Victims {
             Some(group) => self.look_at_gang(cluster, queue, group),
             None => self.look_at_pod(cluster, queue, id),
         }
-        self.ways.get(&id).copied().unwrap_or_default()
+        // Who is no candidate is not looked at again either.
+        *self.ways.entry(id).or_default()
     }
 
     /// A pod of no gang gives back what it has with all those that share its claims, or by itself where one of these can't go with it: their
