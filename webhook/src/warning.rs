@@ -25,8 +25,8 @@ const MOST_COMPARED: usize = 8;
 #[expect(missing_docs, reason = "each message says what it is about")]
 pub enum Warning {
     #[error(
-        "annotation {CARD_NAME}: no node has the card {card:?} at the moment; the pod waits until one has{meant}, see kubectl \
-         get cardtypes"
+        "annotation {CARD_NAME}: no node has the card {card:?} at the moment, and the pod can't be let in before one has{meant}, see \
+         kubectl get cardtypes"
     )]
     CardUnknown { card: String, meant: Meant },
     #[error(

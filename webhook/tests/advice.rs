@@ -188,7 +188,7 @@ fn misspelt_cards_with_what_was_meant() {
     assert_eq!(
         advise(&world, DEPLOYMENT, &object),
         [
-            "annotation volcano.sh/card.name: no node has the card \"A100\" at the moment; the pod waits until one has (did you mean \
+            "annotation volcano.sh/card.name: no node has the card \"A100\" at the moment, and the pod can't be let in before one has (did you mean \
           \"NVIDIA-A100\"?), see kubectl get cardtypes"
         ]
     );
