@@ -47,7 +47,6 @@ impl Cluster {
         if let Some(Stage::Admitting { until, .. }) = self.pod(id).map(|pod| pod.stage) {
             // One that is being deleted meanwhile gives its quota back later than the confirmation was due.
             self.prolong_stage(id, Stage::Admitting { until, written: true });
-            self.note_taken_over(id);
         }
     }
 

@@ -135,7 +135,9 @@ impl Cluster {
         if bound_now {
             self.note_unplaced(id);
         }
-        self.note_taken_over(id);
+        if self.pod(id).is_some_and(Pod::is_in) {
+            self.note_taken_over(id);
+        }
         self.note_held_elsewhere(id);
         self.note_outgrown(id, let_in, is_said, now);
         if self.pod(id).is_some_and(Pod::is_in) != was_in {

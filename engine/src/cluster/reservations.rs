@@ -9,7 +9,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
 use super::deadlines::after_refused_writes;
-use super::pod::Stage;
 use super::set_back::SetBack;
 use super::waiting::Refused;
 use super::workload::{Enqueued, Said, Step, Workload};
@@ -293,22 +292,22 @@ impl Cluster {
         self.note_incomplete(id);
     }
 
-    /// A pod that runs, or may, has what was kept for its workloads: before that is kept again it is checked again. What is only tried is not seen
-    /// here, and changes nothing.
+    /// What was kept for this pod's workloads it has now, or others have: before that is kept again it is checked again. Of a pod that is let in this
+    /// is said once that is decided, and not where it is only tried; whether it is written then changes nothing.
     pub(super) fn note_taken_over(&mut self, id: PodId) {
-        let pod = self.pod(id);
-        let is_in = |stage| {
-            matches!(
-                stage,
-                Stage::Bound | Stage::Unbound { .. } | Stage::Admitting { written: true, .. }
-            )
-        };
-        let Some(pod) = pod.filter(|pod| is_in(pod.stage)) else {
-            return;
-        };
-        for workload in [pod.group, pod.job].into_iter().flatten() {
+        let workloads = self.pod(id).map(|pod| [pod.group, pod.job]);
+        for workload in workloads.into_iter().flatten().flatten() {
             if self.workload(workload).reserved().is_none() {
                 self.workloads[workload].forget_checked();
+            }
+        }
+    }
+
+    /// The same of the pods that this round lets in.
+    pub(crate) fn note_let_in<'a>(&mut self, uids: impl IntoIterator<Item = &'a str>) {
+        for uid in uids {
+            if let Some(id) = self.pod_with_uid(uid) {
+                self.note_taken_over(id);
             }
         }
     }

@@ -103,6 +103,14 @@ impl Round {
         self.looks = looked.queues;
         self.steps += looked.steps;
     }
+
+    /// The unique ids of the pods that are let in.
+    fn let_in(&self) -> impl Iterator<Item = &str> {
+        self.actions.iter().filter_map(|action| match action {
+            Action::Admit(admission) => Some(&*admission.pod.uid),
+            Action::Resume(_) | Action::SendBack { .. } | Action::Evict(_) | Action::Unplaced { .. } => None,
+        })
+    }
 }
 
 /// Decides what may be done now, and lets in at most `limit` pods, more only where a gang would be cut in two. What is let in
@@ -206,6 +214,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
         }
     }
     aside.end(cluster);
+    cluster.note_let_in(round.let_in());
     cluster.measure_groups();
     round.gangs_judged = refusals.judged;
     if !round.more {

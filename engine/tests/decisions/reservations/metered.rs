@@ -1,5 +1,7 @@
 //! What is kept where CPU and memory count for nothing beside cards, and the pods with the cards go.
 
+use engine::{Answer, Outcome};
+
 use super::*;
 
 fn world_of_few_cpus() -> World {
@@ -97,22 +99,36 @@ fn what_more_is_kept_by_another_configuration_is_checked() {
     }
 }
 
-/// Fifteen of eight CPUs were kept: what was given up with the first pod, others had by the time that this was gone.
+/// Fifteen of eight CPUs were kept: what was given up with the first pod, others had by the time that this was not let in, or gone.
 #[test]
 fn what_is_kept_again_is_checked_again() {
-    for (cpu, is_kept) in [("1", true), ("7", false)] {
+    let ends: [(&str, fn(&mut World)); 4] = [
+        ("it is gone", |world| {
+            world.confirm("first");
+            world.remove_pod("first");
+        }),
+        ("it is gone before it is let in", |world| world.remove_pod("first")),
+        ("it is not let in", |world| world.refuse("first", world.now)),
+        ("it may not be let in", |world| {
+            let refused = Answer::Refused("no".into());
+            world.hear(&Outcome::Admission("first".into(), refused), world.now);
+        }),
+    ];
+    for (end, ends, cpu, is_kept) in ends
+        .into_iter()
+        .flat_map(|(end, ends)| [(end, ends, "1", true), (end, ends, "7", false)])
+    {
         let mut world = world_of_few_cpus();
         world.group(&group("g", 1).set(["spec", "minResources"], json!({"cpu": "7"})));
         world.pod(&pod("first").of("g"));
         assert_eq!(world.admit_names(), ["first"]);
-        world.confirm("first");
         world.group(&group("h", 1).set(["spec", "minResources"], json!({"cpu": cpu})));
         world.admit();
         assert!(!world.is_kept("team", "g") && world.is_kept("team", "h"));
-        world.remove_pod("first");
+        ends(&mut world);
         world.admit();
         assert!(world.is_kept("team", "h"));
-        assert_eq!(world.is_kept("team", "g"), is_kept, "{cpu}");
+        assert_eq!(world.is_kept("team", "g"), is_kept, "{end}, {cpu}");
         if !is_kept {
             assert_eq!(world.refused("g").1.reason.as_str(), "InsufficientCPUQuota");
         }
