@@ -11,7 +11,7 @@ use super::Cluster;
 use super::deadlines::after_refused_writes;
 use super::set_back::SetBack;
 use super::waiting::Refused;
-use super::workload::{Enqueued, Said, Step, Workload};
+use super::workload::{Enqueued, Said, Step, Workload, WriteRefused};
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::reason::Reason;
@@ -180,7 +180,10 @@ impl Cluster {
         let Some(id) = self.workloads().find(|(_, workload)| is_it(workload)).map(|(id, _)| id) else {
             return;
         };
-        let earlier = self.workloads[id].write_refused.as_ref().map_or(0, |(times, _)| *times);
+        let earlier = self.workloads[id]
+            .write_refused
+            .as_ref()
+            .map_or(0, |refused| refused.times);
         let until = after_refused_writes(message.map_or(1, |_| earlier.saturating_add(1)), now);
         self.workloads[id].stand_aside(until);
         self.reservations.deadlines.insert((until, id));
@@ -189,7 +192,11 @@ impl Cluster {
             return;
         };
         let refused = self.refusal(terms.queue, Some(id), Reason::RefusedByApiServer);
-        self.workloads[id].write_was_refused(earlier.saturating_add(1), Arc::clone(message));
+        self.workloads[id].write_was_refused(WriteRefused {
+            times: earlier.saturating_add(1),
+            message: Arc::clone(message),
+            until,
+        });
         self.refuse_workload(id, Some((Step::Enqueue, refused)));
     }
 
@@ -330,8 +337,9 @@ impl Cluster {
         workload.stand_back(lapses, aside);
         if let Some(until) = workload.aside_until {
             self.reservations.deadlines.insert((until, id));
-            // Nobody looks at it until then who would tell it.
-            if aside.is_some() && self.workloads[id].refused.is_none() {
+            // Nobody looks at it until then who would tell it. A Job that somebody has resumed waits for nothing.
+            let waits = !self.workloads[id].is_resumed_job();
+            if aside.is_some() && waits && self.workloads[id].refused.is_none() {
                 let refused = self.refusal(queue, Some(id), Reason::InqueueTimeout);
                 self.refuse_workload(id, Some((Step::Enqueue, refused)));
             }

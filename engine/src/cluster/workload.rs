@@ -45,6 +45,17 @@ pub(super) struct Enqueued {
     pub lapses: u32,
 }
 
+/// A write by which a workload would have been let in, and that the API server refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriteRefused {
+    /// How many there were by then, this one included.
+    pub times: u32,
+    /// Why, in the API server's words.
+    pub message: Arc<str>,
+    /// Until when it stands aside for it.
+    pub until: Timestamp,
+}
+
 /// How a workload names its queue. Where it says nothing, its namespace does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueueNaming {
@@ -203,8 +214,8 @@ pub struct Facts {
     pub shown: Option<(Phase, Option<Reason>)>,
     /// Where resuming it was refused, or reservations of its namespace ran out: when it is tried again.
     pub(super) aside_until: Option<Timestamp>,
-    /// How often the API server has refused to let it in since it says this, and why.
-    pub write_refused: Option<(u32, Arc<str>)>,
+    /// The last time that the API server refused to let it in, since it says this.
+    pub write_refused: Option<WriteRefused>,
     /// Rises whenever its refused pods could now be let in as far as it is concerned.
     pub version: u64,
     pub(super) arrival: u64,
@@ -318,6 +329,12 @@ impl Facts {
     pub fn is_started(&self) -> bool {
         let said = self.terms.as_ref().map(|terms| terms.said);
         self.ran || self.admitted() > 0 || self.succeeded() > 0 || said == Some(Said::Started)
+    }
+
+    /// Whether it is a Job that makes its pods.
+    pub(super) fn is_resumed_job(&self) -> bool {
+        let said = self.terms.as_ref().map(|terms| terms.said);
+        self.kind == WorkloadKind::Job && said.is_some_and(|said| said != Said::Waiting)
     }
 
     /// Whether it is in its queue. What its object says of that is not asked: whoever may change the object could say so.

@@ -71,7 +71,7 @@ pub(super) fn say(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms, reas
         }
         Reason::InqueueTimeout => kept_in_vain(cluster, id, terms),
         Reason::RefusedByApiServer => {
-            let message = workload.write_refused.as_ref().map_or("", |(_, message)| &**message);
+            let message = workload.write_refused.as_ref().map_or("", |refused| &*refused.message);
             let what = format!("{} {name}", workload.kind.as_str());
             refusal_of_write(&what, message, workload.aside_until())
         }

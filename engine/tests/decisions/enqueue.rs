@@ -4,6 +4,7 @@ use engine::amounts::Dimension;
 use engine::decide::Action;
 use engine::explain::{Subject, explain};
 use engine::refs::WorkloadKind;
+use engine::{Answer, Outcome};
 
 use crate::world::{Object, World, configuration, group, held_job, node, pod, queue, queue_plugin};
 
@@ -110,6 +111,31 @@ fn who_stands_aside_comes_back_where_nobody_is_asked_any_more() {
     let now = world.now;
     world.set_configuration(queue_plugin("capacity-card", "allocate, backfill", ""), now);
     assert!(is_resumed(&mut world));
+}
+
+/// Nor does a write that was refused before what was kept then was kept in vain; who had one refused just now waits for that.
+#[test]
+fn who_stands_aside_for_what_was_kept_in_vain_comes_back_though_a_write_was_refused_before() {
+    for (waits, is_resumed) in [(700, true), (0, false)] {
+        let mut world = World::with(queue_plugin("capacity-card", "enqueue, allocate, backfill", ""));
+        world.node(&node("n1").cards("A100", 1));
+        world.queue(&queue("team-a").quota(r#"{"A100": 1}"#));
+        world.job(&held_job("job", r#"{"A100": 1}"#));
+        assert_eq!(world.resume(), ["job"]);
+        world.hear(
+            &Outcome::Resumption("job".into(), Answer::Refused("no".into())),
+            world.now,
+        );
+        if waits > 0 {
+            world.wait(30);
+            assert_eq!(world.resume(), ["job"]);
+            world.wait(waits);
+        }
+        assert_eq!(world.resume(), [""; 0]);
+        let now = world.now;
+        world.set_configuration(queue_plugin("capacity-card", "allocate, backfill", ""), now);
+        assert_eq!(world.resume().len(), usize::from(is_resumed), "{waits}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::succeeded::{Succeeded, SucceededPod};
-use super::{Enqueued, Facts, Member, Phase, Said, Step, Workload, WorkloadTerms};
+use super::{Enqueued, Facts, Member, Phase, Said, Step, Workload, WorkloadTerms, WriteRefused};
 use crate::amounts::{Amounts, Totals};
 use crate::cluster::place::Place;
 use crate::cluster::set_back::SetBack;
@@ -45,6 +45,12 @@ impl Facts {
     fn is_again(&self, terms: &WorkloadTerms) -> bool {
         let had_left = self.terms.as_ref().is_some_and(|before| before.said != Said::Waiting);
         self.kind == WorkloadKind::Job && terms.said == Said::Waiting && had_left
+    }
+
+    /// Whether it may wait by saying this, and is no further than it was.
+    fn waits_as_before(&self, terms: &WorkloadTerms) -> bool {
+        let before = self.terms.as_ref().map(|before| before.said);
+        terms.may_be_kept() && (terms.said == Said::Waiting || before == Some(terms.said))
     }
 
     /// Whether it is a Job that Cardgate holds: it makes no pods.
@@ -104,6 +110,7 @@ impl Workload {
     /// It says this of itself from now on. Returns what it said before.
     pub(in crate::cluster) fn say(&mut self, terms: WorkloadTerms, now: Timestamp) -> Option<WorkloadTerms> {
         let anew = self.begins_anew(&terms);
+        let waits_as_before = !anew && self.waits_as_before(&terms);
         let was_held = self.is_held_job();
         let facts = &mut self.0;
         let before = facts.terms.take();
@@ -135,8 +142,8 @@ impl Workload {
             // Pods that were seen before their Job was seen to be resumed.
             facts.ran = facts.admitted() > 0;
         }
-        // While it stands aside nobody looks at it: what it was refused for holds until it asks for something else.
-        if anew || self.0.aside_until.is_none() {
+        // While it stands aside nobody looks at it: what it was refused for holds for as long as it waits for the same.
+        if self.0.aside_until.is_none() || !waits_as_before || self.is_started() {
             self.0.refused = None;
         }
         self.wake();
@@ -386,7 +393,8 @@ impl Workload {
 
     /// Nobody stands aside for what was kept in vain where nothing is kept; only for a write that was refused.
     pub(in crate::cluster) fn step_forward(&mut self) {
-        if self.0.aside_until.is_some() && self.0.write_refused.is_none() {
+        let refused_until = self.0.write_refused.as_ref().map(|refused| refused.until);
+        if self.0.aside_until.is_some() && self.0.aside_until != refused_until {
             self.come_back();
             self.0.refused = None;
         }
@@ -395,6 +403,7 @@ impl Workload {
     /// It stands aside no longer.
     pub(in crate::cluster) fn come_back(&mut self) {
         self.0.aside_until = None;
+        self.0.was_kept_in_vain = false;
         self.wake();
     }
 
@@ -406,10 +415,12 @@ impl Workload {
             aside_until,
             waits_since,
             terms,
+            write_refused,
             ..
         } = &mut self.0;
         let times = enqueued.iter_mut().map(|enqueued| &mut enqueued.since);
         times
+            .chain(write_refused.iter_mut().map(|refused| &mut refused.until))
             .chain(torn_since)
             .chain(aside_until)
             .for_each(|time| back.bring_back(time));
@@ -421,9 +432,9 @@ impl Workload {
         }
     }
 
-    /// The API server has refused to let it in so many times, and why. That is said each time.
-    pub(in crate::cluster) fn write_was_refused(&mut self, times: u32, message: Arc<str>) {
-        self.0.write_refused = Some((times, message));
+    /// The API server has refused to let it in. That is said each time.
+    pub(in crate::cluster) fn write_was_refused(&mut self, refused: WriteRefused) {
+        self.0.write_refused = Some(refused);
         self.tell_again();
     }
 

@@ -164,3 +164,37 @@ fn a_group_whose_pods_are_all_there_does_not_say_any_more_that_they_are_not() {
     );
     assert!(message.contains("as a whole: A100 asked 6, allocated 0"), "{message}");
 }
+
+/// Nobody waits who was resumed by somebody else, or has ended: while they stand aside nobody looks at them, and what they were told last said so.
+#[test]
+fn who_stands_aside_and_waits_no_longer_is_not_said_to_wait() {
+    let job = |name: &str| held_job(name, r#"{"A100": 1}"#);
+    let ends: [(&str, Object); 4] = [
+        ("waits", job("waits").annotation("note", "seen")),
+        ("resumed", job("resumed").set(["spec", "suspend"], false)),
+        ("deleted", job("deleted").deleted(30)),
+        (
+            "complete",
+            job("complete").set(
+                ["status", "conditions"],
+                json!([{"type": "Complete", "status": "True"}]),
+            ),
+        ),
+    ];
+    let mut world = world();
+    world.group(&asking("empty", 5));
+    world.admit();
+    world.wait(600);
+    world.admit();
+    let is_refused = |world: &World, name: &str| {
+        let id = world.cluster.workload_named(WorkloadKind::Job, "team", name);
+        world.cluster.workload(id.unwrap()).refused.is_some()
+    };
+    for (name, ended) in &ends {
+        world.job(&job(name));
+        world.admit();
+        assert!(is_refused(&world, name), "{name}");
+        world.job(ended);
+        assert_eq!(is_refused(&world, name), *name == "waits", "{name}");
+    }
+}
