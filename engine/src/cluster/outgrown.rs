@@ -127,7 +127,7 @@ impl Cluster {
 
     /// What a pod has more of than it was let in for, if that is due to other claims than it had then.
     fn excess_of(&self, pod: &Pod, let_in: Option<&CardSet>) -> Vec<Dimension> {
-        let is_charged = pod.is_in() && pod.charge.is_some() && pod.deleted.is_none();
+        let is_charged = pod.is_in() && pod.charge.is_some();
         let has_its_claims = if is_charged {
             self.has_its_claims(pod)
         } else {
@@ -145,9 +145,17 @@ impl Cluster {
         }
     }
 
-    /// Takes note of a pod whose claims come to more than it was let in for; it may not be known at the moment what they are (`is_said`).
-    pub(super) fn note_outgrown(&mut self, id: PodId, let_in: Option<CardSet>, is_said: bool, now: Timestamp) {
-        let pod = self.pod(id).filter(|pod| pod.task.claimed.is_some());
+    /// Takes note of a pod whose claims come to more than it was let in for; it may not be known at the moment what they are (`is_said`). One that
+    /// its owner deletes runs on with them for as long as it says itself, and is evicted as any; none that is ending at once.
+    pub(super) fn note_outgrown(
+        &mut self,
+        id: PodId,
+        let_in: Option<CardSet>,
+        is_said: bool,
+        ends_at_once: bool,
+        now: Timestamp,
+    ) {
+        let pod = self.pod(id).filter(|pod| pod.task.claimed.is_some() && !ends_at_once);
         let excess = pod.map(|pod| self.excess_of(pod, let_in.as_ref())).unwrap_or_default();
         self.note_remade(id, is_said);
         let outgrown = &mut self.claimed.outgrown.0;

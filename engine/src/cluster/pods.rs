@@ -17,7 +17,7 @@ use super::gates::Gates;
 use super::kept::to_keep;
 use super::place::Place;
 use super::pod::{self, Pod, Reading, Stage, Waits};
-use super::times::{end_of_deletion, read_time};
+use super::times::{end_of_deletion, ends_at_once, read_time};
 use super::waiting::{Shape, Traits};
 use super::{Cluster, Kind};
 use crate::ids::{NodeId, PodId, QueueId};
@@ -139,7 +139,7 @@ impl Cluster {
             self.note_taken_over(id);
         }
         self.note_held_elsewhere(id);
-        self.note_outgrown(id, let_in, is_said, now);
+        self.note_outgrown(id, let_in, is_said, ends_at_once(&pod.metadata), now);
         if self.pod(id).is_some_and(Pod::is_in) != was_in {
             self.see_sharers_again(id, &named);
         }

@@ -33,6 +33,11 @@ pub(super) fn end_of_deletion(metadata: &Metadata<Box<str>>, own: Option<i64>) -
     deleted.map(|text| end(text).unwrap_or(Timestamp::MAX))
 }
 
+/// Whether an object is being deleted without more than the second of grace that Cardgate gives at least.
+pub(super) fn ends_at_once(metadata: &Metadata<Box<str>>) -> bool {
+    metadata.deletion_timestamp.is_some() && metadata.deletion_grace_period_seconds.is_none_or(|grace| grace <= 1)
+}
+
 /// A time as the API server writes it, `2026-01-31T23:59:59Z`: every object has one or more, and a reader of all forms takes
 /// several times as long.
 fn whole_seconds(text: &str) -> Option<Timestamp> {

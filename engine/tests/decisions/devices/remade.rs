@@ -323,6 +323,26 @@ fn who_is_evicted_for_its_claim_holds_nothing_though_it_does_not_go() {
     let_in_for(&mut world, "p2", &exactly(2, Some("A")));
 }
 
+/// The pod says itself for how long it runs on then: a day with cards that its queue has no quota for.
+#[test]
+fn who_deletes_himself_is_evicted_all_the_same() {
+    let mut world = world();
+    let_in_for(&mut world, "p1", &exactly(2, Some("A")));
+    world.remove_claim("p1");
+    let given = allocated("n1", &["gpu-0", "gpu-1", "gpu-2", "gpu-3"]);
+    world.claim("p1", &exactly(4, Some("A")), &given);
+    let runs = || let_in("p1", Some(r#"{"A":2}"#)).on("n1");
+    let grace = |seconds: i64| {
+        let deleted = runs().deleted(seconds);
+        deleted.set(["metadata", "deletionGracePeriodSeconds"], seconds)
+    };
+    world.pod(&grace(24 * 3600));
+    assert_eq!(sent_back(&mut world).len(), 1);
+    world.pod(&grace(1));
+    world.wait(3600);
+    assert_eq!(sent_back(&mut world), []);
+}
+
 #[test]
 fn who_is_deleted_while_nothing_provides_what_it_requests_stays_so_when_something_does() {
     let mut world = world();
