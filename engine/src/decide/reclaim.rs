@@ -10,6 +10,7 @@ mod draw;
 mod kinds;
 mod needs;
 mod pool;
+mod pools;
 mod sets;
 mod slack;
 mod told;
@@ -35,6 +36,7 @@ use crate::refs::PodRef;
 use crate::trail::Trail;
 pub(super) use aside::Aside;
 use pool::{FoundAt, Key, Plan, Pool, is_share};
+use pools::Pools;
 use sets::{Set, waiting_sets};
 use told::describe;
 use turns::{in_turn, one_in_turn};
@@ -168,7 +170,7 @@ fn look_at(
         claim: BTreeMap::new(),
         groups: BTreeSet::new(),
         evictions: Vec::new(),
-        pool: None,
+        pools: Pools::default(),
         effort: Effort::of_gang(),
         before,
     };
@@ -240,8 +242,7 @@ struct Look {
     /// The groups of which pods get in together.
     groups: BTreeSet<WorkloadId>,
     evictions: Vec<Eviction>,
-    /// Who may be taken back, kept from one pod to the next: to find them costs more than to choose among them.
-    pool: Option<Pool>,
+    pools: Pools,
     /// What all of it may cost.
     effort: Effort,
     before: BeforeLook,
@@ -263,16 +264,16 @@ impl Look {
         let Some((plan, asked)) = self.plan(cluster, shape, id) else {
             return false;
         };
-        if let Some(pool) = &self.pool {
+        if let Some(pool) = self.pools.get() {
             cluster.add_to_bookmark(&mut self.before.bookmark, pool.pods(&plan.set));
         }
         let ranks = self.needed(cluster, shape, id, &plan.set);
-        let victims = self.pool.as_mut().map_or_else(Vec::new, |pool| pool.take(&ranks));
+        let victims = self.pools.get_mut().map_or_else(Vec::new, |pool| pool.take(&ranks));
         let described = describe(cluster, shape, id, &victims, asked, &plan.missing);
         cluster.take_out(&victims);
         let (Some(grant), Some(eviction)) = (self.entitled(cluster, shape, id), described) else {
             cluster.put_back(&victims);
-            self.pool = None;
+            self.pools.close();
             return false;
         };
         self.taken.extend(victims);
@@ -291,7 +292,7 @@ impl Look {
     /// are left, nobody more is.
     fn needed(&self, cluster: &mut Cluster, shape: &Shape, id: PodId, ranks: &[usize]) -> Vec<usize> {
         let mut needed = ranks.to_vec();
-        let Some(pool) = self.pool.as_ref().filter(|_| ranks.len() > 1) else {
+        let Some(pool) = self.pools.get().filter(|_| ranks.len() > 1) else {
             return needed;
         };
         cluster.take_out(&pool.pods(ranks));
@@ -339,11 +340,7 @@ impl Look {
         let back: Vec<_> = self.taken.drain(taken..).collect();
         cluster.put_back(&back);
         // What was found out about its pods may rest on what was assumed.
-        let at = self.stands_at();
-        self.pool = self.pool.take().and_then(|pool| {
-            let key = pool.key.clone();
-            pool.of_another_gang(key, at)
-        });
+        self.pools.turn_back(self.stands_at(), &self.taken);
         self.evictions.truncate(evictions);
         self.claim = claim;
     }
@@ -366,20 +363,12 @@ impl Look {
             let requested = shape.task.request_with(alternative).iter();
             let requested = requested.map(|(dimension, _)| dimension);
             let key = Key::new(cluster, shape, charged.chain(requested));
-            if self.pool.as_ref().is_none_or(|pool| pool.key != key) {
-                let at = self.stands_at();
-                let alike = self.pool.take();
-                let alike = alike.and_then(|pool| pool.of_another_gang(key.clone(), at));
-                let anew = |effort: &Effort| Pool::new(cluster, shape, key.clone(), (self.modes, self.now), at, effort);
-                debug_assert!(
-                    alike
-                        .as_ref()
-                        .is_none_or(|pool| pool.is_alike(&anew(&Effort::of_gang()))),
-                    "queues have less to give than for the gang before"
-                );
-                self.pool = Some(alike.unwrap_or_else(|| anew(&self.effort)));
-            }
-            let pool = self.pool.as_mut()?;
+            let at = self.stands_at();
+            let anew = |counts: bool| {
+                let effort = if counts { self.effort.clone() } else { Effort::of_gang() };
+                Pool::new(cluster, shape, key.clone(), (self.modes, self.now), at, &effort)
+            };
+            let pool = self.pools.open(&key, at, &self.taken, anew);
             let plan = pool.cheapest(cluster, shape, alternative, &asked, &self.effort)?;
             Some((plan, asked))
         })

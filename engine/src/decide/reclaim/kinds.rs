@@ -1,7 +1,7 @@
 //! What pods give who hold the same, found once for all that is planned of them: anybody can make one kind of each of his pods.
 //!
 //! Pods that are taken back meanwhile stay listed: who draws them sees that they are gone, and the most that anybody gives is no less than
-//! what somebody does.
+//! what somebody does. Who is there again was not listed by what was found meanwhile.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -19,8 +19,8 @@ pub(super) type Wanted = (Place, Dimension);
 
 /// Pods of a queue that hold the same.
 pub(super) struct Kind {
-    pub(super) queue: QueueId,
-    pub(super) held: Held,
+    queue: QueueId,
+    held: Held,
     /// The lowest level above the waiting queue that their queue is part of.
     level: usize,
     /// The priority with which those that may be taken back end.
@@ -28,15 +28,6 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    pub(super) fn new(queue: QueueId, held: Held, level: usize, end: Option<i32>) -> Self {
-        Self {
-            queue,
-            held,
-            level,
-            end,
-        }
-    }
-
     /// How much one of them gives there.
     fn gives(&self, (place, dimension): Wanted) -> i64 {
         if place.is_reached_from(self.level) {
@@ -59,13 +50,48 @@ impl Kind {
     }
 }
 
+/// From where kinds are seen: each queue that has any, the lowest level above the waiting queue that it is part of, and the priority with which
+/// its pods that may be taken back end. By that, kinds of pods are the same for all who look.
+pub(super) type View = Rc<[(QueueId, usize, Option<i32>)]>;
+
+/// How many views are kept: a gang has as many as it has priorities and sets of dimensions, and each has all kinds of pods.
+const MOST_VIEWS: usize = 8;
+
+/// Kinds of pods that nobody looks at just now, kept for the next who sees the same.
+#[derive(Default)]
+pub(super) struct Kept(Vec<Kinds>);
+
+impl Kept {
+    /// Keeps kinds; the oldest go where there are too many.
+    pub(super) fn keep(&mut self, kinds: Kinds) {
+        if self.0.len() >= MOST_VIEWS {
+            self.0.remove(0);
+        }
+        self.0.push(kinds);
+    }
+
+    /// Gives out those that are seen from there.
+    pub(super) fn take(&mut self, view: &View) -> Option<Kinds> {
+        let place = self.0.iter().position(|kinds| kinds.view == *view)?;
+        Some(self.0.remove(place))
+    }
+
+    /// All but the first so many of those that were counted as gone are there again.
+    pub(super) fn put_back(&mut self, gone: usize) {
+        let kept = std::mem::take(&mut self.0).into_iter();
+        self.0 = kept.filter_map(|kinds| kinds.after_putting_back(gone)).collect();
+    }
+}
+
 /// The kinds that give one thing, those of each queue by how much, the most first.
 type Givers = Rc<[Vec<(i64, usize)>]>;
 
 /// All kinds of pods that may be taken back, and what was found of them. What goes over all of them costs a step for each.
-#[derive(Default)]
 pub(super) struct Kinds {
+    view: View,
     all: Vec<Kind>,
+    /// How many pods were counted as gone when they were found.
+    gone: usize,
     most_charged: HashMap<Wanted, i64>,
     most_requested: HashMap<Dimension, i64>,
     givers: HashMap<Wanted, Givers>,
@@ -80,8 +106,34 @@ struct InOrder {
 }
 
 impl Kinds {
-    pub(super) fn new(all: Vec<Kind>) -> Self {
-        Self { all, ..Self::default() }
+    /// All that are seen from there, as long as so many pods are counted as gone.
+    pub(super) fn find(cluster: &Cluster, view: &View, gone: usize) -> Self {
+        let mut all = Vec::new();
+        for (queue, level, end) in view.iter() {
+            let alike = cluster.queue(*queue).holders.alike();
+            all.extend(alike.map(|(held, _)| Kind {
+                queue: *queue,
+                held: held.clone(),
+                level: *level,
+                end: *end,
+            }));
+        }
+        Self {
+            view: Rc::clone(view),
+            all,
+            gone,
+            most_charged: HashMap::new(),
+            most_requested: HashMap::new(),
+            givers: HashMap::new(),
+            in_order: HashMap::new(),
+        }
+    }
+
+    /// What holds of them when all but the first so many of those that were counted as gone are there again: none where some of these were gone
+    /// when they were found. Who was drawn in which order may have left some out.
+    pub(super) fn after_putting_back(mut self, gone: usize) -> Option<Self> {
+        self.in_order.clear();
+        (self.gone <= gone).then_some(self)
     }
 
     pub(super) fn get(&self, kind: usize) -> &Kind {

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::Modes;
 use super::candidacy::Rank;
 use super::draw::Draw;
+use super::kinds::{Kept, Kinds};
 use super::needs::{Lack, Need, Place, missing_at_levels};
 use super::victims::{Victims, gang_of, pods_for};
 use crate::alternative::Alternative;
@@ -206,22 +207,41 @@ impl Pool {
         cluster: &Cluster,
         shape: &Shape,
         key: Key,
-        (modes, now): (Modes, Timestamp),
+        at: (Modes, Timestamp),
         found_at: FoundAt,
         effort: &Effort,
     ) -> Self {
-        let victims = Victims::new(cluster, shape, &key.dimensions, modes, now, effort);
+        let victims = Victims::new(cluster, shape, &key.dimensions, at, found_at.0, effort);
         Self { key, victims, found_at }
     }
 
-    /// The same for pods of another gang with which they have all else in common, so that not each gang costs a look at all queues. None where
-    /// more differs, or where others have or have not what they had when it was found.
-    pub(super) fn of_another_gang(self, key: Key, at: FoundAt) -> Option<Self> {
-        (self.found_at == at && self.key.is_alike_but_for_gang(&key)).then(|| Self {
-            victims: self.victims.of_another_gang(key.gang),
-            key,
-            found_at: at,
-        })
+    /// The same for pods of another gang with which they have all else in common, so that not each gang costs a look at all queues. Where more
+    /// differs, or where others have or have not what they had when it was found, only what was found of kinds of pods.
+    pub(super) fn of_another_gang(self, key: Key, at: FoundAt) -> Result<Self, Option<Kinds>> {
+        if self.found_at == at && self.key.is_alike_but_for_gang(&key) {
+            Ok(Self {
+                victims: self.victims.of_another_gang(key.gang, at.0),
+                key,
+                found_at: at,
+            })
+        } else {
+            Err(self.into_kinds())
+        }
+    }
+
+    /// What was found of kinds of pods, for others who see the same.
+    pub(super) fn into_kinds(self) -> Option<Kinds> {
+        self.victims.into_kinds()
+    }
+
+    /// What others have found who saw the same.
+    pub(super) fn know(&mut self, kept: &mut Kept) {
+        self.victims.know(kept);
+    }
+
+    /// These are counted as gone.
+    pub(super) fn note_gone(&mut self, gone: &[PodId]) {
+        self.victims.note_gone(gone);
     }
 
     /// Whether it is for the same pods, and of the same queues.

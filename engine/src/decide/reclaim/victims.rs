@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::Modes;
 use super::candidacy::{Candidacy, Member, Rank, of_gang};
-use super::kinds::{Kind, Kinds};
+use super::kinds::{Kept, Kinds, View};
 use super::needs::{Lack, Need};
 use super::slack::{Floors, Slack};
 use crate::amounts::Dimension;
@@ -56,8 +56,8 @@ pub(super) struct Victims {
     now: Timestamp,
     /// What kinds of pods there are to choose from; none before anybody asks.
     kinds: Option<Kinds>,
-    /// Whether any of them were taken.
-    any_taken: bool,
+    /// How many pods are counted as gone, in all of the look.
+    gone: usize,
     /// Those that have been looked at.
     known: Vec<Candidacy>,
     ways: HashMap<PodId, Ways>,
@@ -74,8 +74,8 @@ impl Victims {
         cluster: &Cluster,
         shape: &Shape,
         missing: &[Dimension],
-        modes: Modes,
-        now: Timestamp,
+        (modes, now): (Modes, Timestamp),
+        gone: usize,
         effort: &Effort,
     ) -> Self {
         let path: Vec<_> = cluster.ancestry(shape.queue).collect();
@@ -106,7 +106,7 @@ impl Victims {
             sources.insert(id, source);
         }
         let priority = shape.preempts_below();
-        Self::of(Rc::new(sources), priority, gang_of(cluster, shape), now)
+        Self::of(Rc::new(sources), priority, gang_of(cluster, shape), now, gone)
     }
 
     /// Whether these are of the same queues, which may give the same.
@@ -114,23 +114,33 @@ impl Victims {
         self.sources == other.sources
     }
 
-    /// The same for pods of another gang, of queues that have as much as they had. What was found of their kinds stays so, where nobody was
-    /// counted as gone meanwhile who is there again.
-    pub(super) fn of_another_gang(self, gang: Option<WorkloadId>) -> Self {
+    /// The same for pods of another gang, of queues that have as much as they had; so many pods are counted as gone by now.
+    pub(super) fn of_another_gang(self, gang: Option<WorkloadId>, gone: usize) -> Self {
+        let kinds = if self.gone == gone {
+            self.kinds
+        } else {
+            self.kinds.and_then(|kinds| kinds.after_putting_back(gone))
+        };
         Self {
-            kinds: self.kinds.filter(|_| !self.any_taken),
-            ..Self::of(self.sources, self.priority, gang, self.now)
+            kinds,
+            ..Self::of(self.sources, self.priority, gang, self.now, gone)
         }
     }
 
-    fn of(sources: Rc<BTreeMap<QueueId, Source>>, priority: i32, gang: Option<WorkloadId>, now: Timestamp) -> Self {
+    fn of(
+        sources: Rc<BTreeMap<QueueId, Source>>,
+        priority: i32,
+        gang: Option<WorkloadId>,
+        now: Timestamp,
+        gone: usize,
+    ) -> Self {
         Self {
             sources,
             priority,
             gang,
             now,
             kinds: None,
-            any_taken: false,
+            gone,
             known: Vec::new(),
             ways: HashMap::new(),
             once: HashMap::new(),
@@ -150,15 +160,23 @@ impl Victims {
 
     /// The kinds of pods that there are to choose from.
     pub(super) fn kinds(&mut self, cluster: &Cluster) -> &mut Kinds {
-        self.kinds.get_or_insert_with(|| {
-            let mut all = Vec::new();
-            for (id, source) in self.sources.iter() {
-                let end = source.is_own.then_some(self.priority);
-                let alike = cluster.queue(*id).holders.alike();
-                all.extend(alike.map(|(held, _)| Kind::new(*id, held.clone(), source.level, end)));
-            }
-            Kinds::new(all)
-        })
+        self.kinds
+            .get_or_insert_with(|| Kinds::find(cluster, &view(&self.sources, self.priority), self.gone))
+    }
+
+    /// What was found of them, for others who see the same.
+    pub(super) fn into_kinds(self) -> Option<Kinds> {
+        self.kinds
+    }
+
+    /// What others have found who saw the same.
+    pub(super) fn know(&mut self, kept: &mut Kept) {
+        self.kinds = kept.take(&view(&self.sources, self.priority));
+    }
+
+    /// These are counted as gone, though they may be listed.
+    pub(super) fn note_gone(&mut self, gone: &[PodId]) {
+        self.ways.extend(gone.iter().map(|pod| (*pod, Ways::default())));
     }
 
     /// Of each queue, for each need, as many as give all of it, those first that give most: as far as the steps last.
@@ -394,8 +412,8 @@ impl Victims {
 
     /// Takes candidates, and returns their pods.
     pub(super) fn take(&mut self, places: &[usize]) -> Vec<PodId> {
-        self.any_taken = true;
         let pods = self.pods(places);
+        self.gone += pods.len();
         for place in places {
             for (slack, amount) in &self.known[*place].takes {
                 self.floors.slack[*slack].shrink(*amount);
@@ -416,6 +434,13 @@ impl Victims {
         let members = places.iter().flat_map(|place| &self.known[*place].members);
         members.map(|member| member.pod).collect()
     }
+}
+
+/// From where the kinds of pods of these queues are seen, for pods of this priority.
+fn view(sources: &BTreeMap<QueueId, Source>, priority: i32) -> View {
+    let seen = sources.iter();
+    let seen = seen.map(|(id, source)| (*id, source.level, source.is_own.then_some(priority)));
+    seen.collect()
 }
 
 /// The gang of pods of this shape, where others of it hold anything: those of which nobody does share a pool.

@@ -256,38 +256,47 @@ fn not_each_gang_costs_a_look_at_all_queues() {
     assert!(twenty < 2 * one, "{one} steps for one, {twenty} for twenty");
 }
 
-/// Who makes one kind of each of the pods with which he borrows would else keep what he has from gangs: none had steps enough.
+/// Who makes one kind of each of the pods with which he borrows would else keep what he has from gangs: none had steps enough. Nor does each where
+/// the pods of the gang are of two kinds in turn.
 #[test]
 fn not_each_pod_of_a_gang_costs_a_look_at_all_kinds_of_pods() {
     const KINDS: i64 = 200;
     const MEMBERS: i64 = 40;
-    let mut world = World::with(queue_plugin("capacity", "allocate, reclaim", ""));
-    world.node(&node("n1").offers("cpu", "200").offers("pods", "1000"));
-    world.queue(&plain("a").deserved("cpu", "100"));
-    world.queue(&plain("b").deserved("cpu", "0"));
-    for kind in 0..KINDS {
-        let runs = pod(&format!("b-{kind}"))
-            .queue("b")
-            .requests("cpu", &format!("{}m", 900 + kind));
-        world.pod(&runs.created(kind).on("n1"));
+    for alternating in [false, true] {
+        let mut world = World::with(queue_plugin("capacity", "allocate, reclaim", ""));
+        let node = node("n1").offers("cpu", "200").offers("example.com/nic", "100");
+        world.node(&node.offers("pods", "1000"));
+        world.queue(&plain("a").deserved("cpu", "100").deserved("example.com/nic", "100"));
+        world.queue(&plain("b").deserved("cpu", "0"));
+        for kind in 0..KINDS {
+            let runs = pod(&format!("b-{kind}"))
+                .queue("b")
+                .requests("cpu", &format!("{}m", 900 + kind));
+            world.pod(&runs.created(kind).on("n1"));
+        }
+        world.group(&group("g", MEMBERS).queue("a"));
+        for member in 0..MEMBERS {
+            let waits = pod(&format!("g-{member}")).of("g").queue("a").requests("cpu", "2");
+            let asks_more = alternating && member % 2 == 1;
+            world.pod(&if asks_more {
+                waits.requests("example.com/nic", "1")
+            } else {
+                waits
+            });
+        }
+        let round = world.round();
+        let evictions = round.actions.iter().filter_map(|action| match action {
+            Action::Evict(eviction) => Some(eviction.victims.len()),
+            _ => None,
+        });
+        let evicted: usize = evictions.sum();
+        assert!(evicted > 60, "{evicted}");
+        assert!(
+            round.steps < (2 * MEMBERS * KINDS).unsigned_abs(),
+            "{} steps",
+            round.steps
+        );
     }
-    world.group(&group("g", MEMBERS).queue("a"));
-    for member in 0..MEMBERS {
-        let waits = pod(&format!("g-{member}")).of("g").queue("a");
-        world.pod(&waits.requests("cpu", "2"));
-    }
-    let round = world.round();
-    let evictions = round.actions.iter().filter_map(|action| match action {
-        Action::Evict(eviction) => Some(eviction.victims.len()),
-        _ => None,
-    });
-    let evicted: usize = evictions.sum();
-    assert!(evicted > 60, "{evicted}");
-    assert!(
-        round.steps < (2 * MEMBERS * KINDS).unsigned_abs(),
-        "{} steps",
-        round.steps
-    );
 }
 
 /// What is found out for a gang that comes to nothing holds for nobody behind it where it rests on what the gang would have had.
