@@ -36,8 +36,8 @@ pub fn hold(request: &RawRequest<'_>) -> Result<Held, Denial> {
     if !job.metadata.annotations.contains_key(CARD_REQUEST) {
         return Ok(let_go(&job, old.as_ref()));
     }
-    let resumed = old.is_some_and(|old| old.is_suspended());
-    if job.is_suspended() || job.is_finished() || !(request.is("CREATE") || resumed) {
+    let resumed = old.as_ref().is_some_and(Job::is_suspended);
+    if job.is_suspended() || is_over(old.as_ref()) || !(request.is("CREATE") || resumed) {
         return Ok(Held::default());
     }
     let warnings = if resumed { vec![Warning::JobHeld] } else { Vec::new() };
@@ -55,11 +55,17 @@ fn let_go(job: &Job<Text<'_>>, old: Option<&Job<Text<'_>>>) -> Held {
         return Held::default();
     }
     let was_held = old.is_some_and(|old| is_held(old) && old.is_suspended());
-    let is_resumed = was_held && job.is_suspended() && !job.is_finished();
+    let is_resumed = was_held && job.is_suspended() && !is_over(old);
     Held {
         patch: PodPatch::let_go(is_resumed),
         warnings: is_resumed.then_some(Warning::JobLetGo).into_iter().collect(),
     }
+}
+
+/// Whether it makes no pods any more: as the API server has it. The status in what is asked for says whatever its author wrote there, or left there
+/// of an earlier Job, and is dropped after webhooks have seen it.
+fn is_over(old: Option<&Job<Text<'_>>>) -> bool {
+    old.is_some_and(Job::is_finished)
 }
 
 fn read(object: &RawValue) -> Result<Job<Text<'_>>, Denial> {

@@ -31,6 +31,11 @@ fn mutate(operation: &str, object: &Value, old: &Value) -> Verdict {
     World::new().verdict(Endpoint::Mutate, &review(JOB, operation, object, old))
 }
 
+fn finished(mut job: Value) -> Value {
+    job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+    job
+}
+
 #[test]
 fn a_job_that_asks_for_cards_in_advance_is_created_suspended() {
     for suspend in [None, Some(false)] {
@@ -49,8 +54,6 @@ fn what_is_none_of_cardgates_business_stays_as_it_is() {
     let suspended = job(Some(true));
     let mut plain = job(None);
     plain["metadata"]["annotations"] = json!({"team": "a"});
-    let mut finished = job(None);
-    finished["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
     for (operation, object, old) in [
         ("CREATE", &suspended, &Value::Null),
         ("CREATE", &plain, &Value::Null),
@@ -60,12 +63,22 @@ fn what_is_none_of_cardgates_business_stays_as_it_is() {
         // It runs already.
         ("UPDATE", &job(None), &job(None)),
         ("UPDATE", &job(None), &plain),
-        ("UPDATE", &finished, &suspended),
+        ("UPDATE", &finished(job(None)), &finished(suspended.clone())),
         ("DELETE", &Value::Null, &suspended),
     ] {
         let verdict = mutate(operation, object, old);
         assert_eq!(verdict.allowed(), [""; 0]);
         assert_eq!(verdict.object(), object, "{operation}");
+    }
+}
+
+/// As when a Job is made again from what the API server shows of it, by `kubectl replace --force`; or resumed by who forges that it is over.
+#[test]
+fn what_a_request_says_of_its_own_status_counts_for_nothing() {
+    for (operation, old) in [("CREATE", Value::Null), ("UPDATE", job(Some(true)))] {
+        let verdict = mutate(operation, &finished(job(Some(false))), &old);
+        assert_eq!(verdict.object()["spec"]["suspend"], true, "{operation}");
+        assert_eq!(verdict.object()["metadata"]["annotations"][JOB_HELD], "true");
     }
 }
 
