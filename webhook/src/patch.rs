@@ -78,7 +78,7 @@ impl PodPatch {
 
     /// What is written on every pod that comes by: it has no results of an admission, and a scheduler that there is; and it
     /// carries the mark of `CrossQuota` only if that decides where the pod goes.
-    pub fn correct(pod: &Pod<Text<'_>>, cross_quota: bool, options: &Options, warnings: &mut Vec<Warning>) -> Self {
+    fn correct(pod: &Pod<Text<'_>>, cross_quota: bool, options: &Options, warnings: &mut Vec<Warning>) -> Self {
         let mut operations = Vec::new();
         if !cross_quota && pod.metadata.labels.contains_key(CROSS_QUOTA_LABEL) {
             operations.push(Operation::Remove {
@@ -105,6 +105,24 @@ impl PodPatch {
             });
         }
         Self { operations }
+    }
+
+    /// What is written on a pod that is none of Cardgate's business: besides what every pod gets, it loses the gate, which nobody would take off
+    /// any more.
+    pub fn leave(pod: &Pod<Text<'_>>, options: &Options, warnings: &mut Vec<Warning>) -> Self {
+        let mut patch = Self::correct(pod, false, options, warnings);
+        let gates = pod.spec.scheduling_gates.iter().enumerate();
+        let own = gates.filter(|(_, gate)| gate.name.as_ref().is_some_and(|name| name.as_ref() == GATE));
+        // The last first: with each, those behind it move.
+        let removed = own.rev().map(|(place, _)| Operation::Remove {
+            path: format!("/spec/schedulingGates/{place}"),
+        });
+        let before = patch.operations.len();
+        patch.operations.extend(removed);
+        if patch.operations.len() > before {
+            warnings.push(Warning::GateDropped);
+        }
+        patch
     }
 
     /// Holds a managed pod: the gate, its queue as annotation and as label, and the mark of `CrossQuota` where that decides

@@ -62,7 +62,7 @@ pub fn judge(
     if !concerned && !asks_for_devices && !cross_quota {
         let mut warnings = Vec::new();
         return Ok(Admitted {
-            patch: PodPatch::correct(pod, false, options, &mut warnings),
+            patch: PodPatch::leave(pod, options, &mut warnings),
             warnings,
             resolved: None,
         });
@@ -85,7 +85,7 @@ pub fn judge(
         }
         check_spelling("the pod", &pod.metadata.annotations, &mut warnings);
         return Ok(Admitted {
-            patch: PodPatch::correct(pod, false, options, &mut warnings),
+            patch: PodPatch::leave(pod, options, &mut warnings),
             warnings,
             resolved: None,
         });

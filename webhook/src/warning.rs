@@ -7,8 +7,8 @@ use std::fmt;
 
 use crds::bounds::BoundError;
 use crds::keys::{
-    CARD_DESERVED, CARD_NAME, CARD_QUOTA, CARD_REQUEST, MGPU_CONTAINER_CARDS, MGPU_CORE, MGPU_MEMORY, MGPU_POLICY,
-    QUEUE_LABEL, QUEUE_NAME,
+    CARD_DESERVED, CARD_NAME, CARD_QUOTA, CARD_REQUEST, GATE, MGPU_CONTAINER_CARDS, MGPU_CORE, MGPU_MEMORY,
+    MGPU_POLICY, QUEUE_LABEL, QUEUE_NAME,
 };
 use crds::mgpu::ComputePolicy;
 use crds::spelling;
@@ -83,6 +83,10 @@ pub enum Warning {
     QueueNameTooLong { queue: String },
     #[error("annotation {key} was removed: only Cardgate writes it, when it admits the pod")]
     ResultDropped { key: String },
+    #[error(
+        "scheduling gate {GATE} was removed: Cardgate adds it to the pods that it holds, and this one is not subject to its quotas: leave it out"
+    )]
+    GateDropped,
     #[error("spec.schedulerName: {from:?} was replaced by {to:?}, since this cluster has no scheduler of that name")]
     SchedulerReplaced { from: String, to: &'static str },
     /// A pod template that names cards and does not request them.

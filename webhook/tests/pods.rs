@@ -457,6 +457,28 @@ fn results_of_an_admission_are_dropped_with_a_warning() {
     }
 }
 
+/// Nobody would ever take it off.
+#[test]
+fn who_writes_the_gate_himself_on_what_is_not_held_loses_it_with_a_warning() {
+    let others = json!({"name": "example.com/others"});
+    for (gates, left, warnings) in [
+        (json!([{"name": GATE}]), json!([]), 1),
+        (json!([{"name": GATE}, others, {"name": GATE}]), json!([others]), 1),
+        (json!([others]), json!([others]), 0),
+    ] {
+        let mut gated = pod(&[], &[("cpu", "1")]);
+        gated["spec"]["schedulingGates"] = gates;
+        let verdict = World::new().create_pod(&gated);
+        assert_eq!(verdict.object()["spec"]["schedulingGates"], left);
+        assert_eq!(verdict.allowed().len(), warnings, "{:?}", verdict.warnings);
+    }
+    let mut held = pod(&[(QUEUE_NAME, "team-a")], &[]);
+    held["spec"]["schedulingGates"] = json!([{"name": GATE}]);
+    let verdict = World::new().create_pod(&held);
+    assert_eq!(verdict.object()["spec"]["schedulingGates"], json!([{"name": GATE}]));
+    assert_eq!(verdict.allowed(), [""; 0]);
+}
+
 #[test]
 fn a_scheduler_that_is_not_there_is_replaced_where_that_is_wanted() {
     let options = Options {

@@ -4,6 +4,7 @@
 //! that. What it takes is bounded: each node is looked at once for each card that the pod may name, each waiting pod of the queue and each
 //! holder at most once.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use crds::bounds::printable;
@@ -192,6 +193,11 @@ fn stands_aside(until: Timestamp, now: Timestamp) -> Estimate {
     }
 }
 
+/// What is said of a pod of which it is not known yet whose queue is to pay for it.
+const CLAIMS_UNKNOWN: &str = "it is not known yet what the resource claims that it names are for";
+/// What is said of a pod with the gate that would not be held without it; the door takes it off, where it is there.
+const OWN_GATE: &str = "it was created with the scheduling gate card.volcano.sh/quota, and is subject to no quota: nobody takes the gate off";
+
 fn blocked(cluster: &Cluster, id: PodId, pod: &Pod, queue: Option<String>) -> CardReviewStatus {
     let mut status = CardReviewStatus {
         queue,
@@ -201,12 +207,19 @@ fn blocked(cluster: &Cluster, id: PodId, pod: &Pod, queue: Option<String>) -> Ca
         status.blocks.push(why.block(&pod.namespace));
         summed_up(&mut status, &format!("pod {}", pod.name));
     } else if pod.deleted.is_none() {
-        // Whose queue is to pay for it is not known yet, as while a claim that it names is not there.
-        let gates = pod.other_gates.as_deref().unwrap_or_default();
-        status.message = format!("pod {}: {}", pod.name, held_elsewhere(gates));
-        Reason::HeldByAnotherGate
-            .remedy(Outlook::NotYet, true)
-            .clone_into(&mut status.lets_in);
+        let (why, lets_in) = match pod.other_gates.as_deref() {
+            Some(gates) => {
+                let remedy = Reason::HeldByAnotherGate.remedy(Outlook::NotYet, true);
+                (Cow::Owned(held_elsewhere(gates)), remedy)
+            }
+            None if cluster.names_open_claims(pod) => (
+                Cow::Borrowed(CLAIMS_UNKNOWN),
+                "create the resource claims that it names",
+            ),
+            None => (Cow::Borrowed(OWN_GATE), "create it anew without the gate"),
+        };
+        status.message = format!("pod {}: {why}", pod.name);
+        lets_in.clone_into(&mut status.lets_in);
     } else {
         status.message = format!("pod {} is being deleted", pod.name);
         "create it anew, if it is to run".clone_into(&mut status.lets_in);

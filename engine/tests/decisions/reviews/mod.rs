@@ -216,6 +216,11 @@ fn pods_that_another_gate_holds_groups_and_queues_have_an_answer_too() {
         of_claim.message.contains("scheduling gates (example.com/other)"),
         "{of_claim:?}"
     );
+    // Or one whose maker wrote the gate that nobody else would have.
+    world.pod(&bare_pod("own").gates(&["card.volcano.sh/quota"]));
+    let own = about(&mut world, "own");
+    assert!(own.message.contains("is subject to no quota"), "{own:?}");
+    assert_eq!(own.lets_in, "create it anew without the gate");
     let gated = about(&mut world, "gated");
     assert_eq!(reasons(&gated), [("HeldByAnotherGate", Outlook::NotYet)]);
     assert!(
