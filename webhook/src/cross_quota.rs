@@ -33,7 +33,10 @@ pub fn decides(
     let labels = facts.value.as_ref().map(|facts| &facts.labels);
     let label = labels.and_then(|labels| labels.get(CROSS_QUOTA_LABEL));
     let opted_in = label.is_some_and(|value| value == CROSS_QUOTA_ENABLED);
-    if !opted_in && asked_for_this && !facts.fresh {
+    // A namespace that was made a moment ago may have had the label from the beginning. One that has it only since then, policy
+    // cardgate-crossquota knows.
+    let may_be_behind = asked_for_this || facts.value.is_none();
+    if !opted_in && may_be_behind && !facts.fresh {
         return Err(Stop::Ask(Lookup::Namespace(namespace.to_owned())));
     }
     Ok(opted_in)

@@ -134,6 +134,18 @@ fn a_label_that_the_watch_has_not_delivered_yet_counts() {
     assert!(is_held(&world.create_pod(&pod(&[], &[("cpu", "1")]))));
 }
 
+/// Nor does it pass by them because it waits for a queue besides, where its namespace was made a moment ago.
+#[test]
+fn nor_has_a_namespace_to_be_known_for_a_pod_that_names_a_queue() {
+    let world = world();
+    let opted_in = world.knowledge.namespaces.get(NAMESPACE).unwrap();
+    world.knowledge.namespaces.remove(NAMESPACE);
+    world.api.namespaces.lock().unwrap().insert(NAMESPACE.into(), opted_in);
+    assert!(is_held(
+        &world.create_pod(&pod(&[(QUEUE_NAME, "team-a")], &[("cpu", "1")]))
+    ));
+}
+
 #[test]
 fn the_label_selector_restricts_which_pods_are_held() {
     let held = |selector: &str| {

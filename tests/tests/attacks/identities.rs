@@ -97,6 +97,13 @@ async fn without_the_door(world: &World, tenant: &Tenant, agent: &Value, forged:
         ))
     })
     .await?;
+    // The gate alone holds it for its queue: it would be no pod of CrossQuota for as long as it lives.
+    let mut gated = serde_json::to_value(pod("gated").queue("team-a").request("cpu", 36).build())?;
+    gated["spec"]["schedulingGates"] = json!([{ "name": GATE }]);
+    let says_what = "the pod lacks the label card.volcano.sh/crossquota=enabled";
+    tenant
+        .is_refused(&serde_json::from_value::<Pod>(gated)?, says_what)
+        .await?;
     let mut forged = forged.clone();
     forged["metadata"]["name"] = json!("forged-again");
     tenant.is_refused(&serde_json::from_value::<Pod>(forged)?, says).await?;
