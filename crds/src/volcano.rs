@@ -154,6 +154,8 @@ lean! {
         resource_version: Option<S>,
         /// Time of creation, RFC 3339.
         creation_timestamp: Option<S>,
+        /// Where it is being deleted: since when, or when its grace period ends, RFC 3339.
+        deletion_timestamp: Option<S>,
         annotations: TextMap<S>,
     }
 }

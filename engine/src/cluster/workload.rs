@@ -32,7 +32,7 @@ pub enum Said {
     Enqueued,
     /// Pods of it run or have run.
     Started,
-    /// It makes no pods: a group that is Completed, a Job that has finished, is being deleted or that its user suspended.
+    /// It makes no pods: a group that is Completed or being deleted, a Job that has finished, is being deleted or that its user suspended.
     Over,
 }
 

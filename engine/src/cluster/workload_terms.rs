@@ -76,6 +76,7 @@ impl Cluster {
             asks: request.is_some() || group.spec.min_resources.as_ref().is_some_and(|least| !least.is_empty()),
             demand: demand.unwrap_or_default(),
             said: match phase {
+                _ if metadata.deletion_timestamp.is_some() => Said::Over,
                 None | Some("" | "Pending") => Said::Waiting,
                 Some("Inqueue") => Said::Enqueued,
                 Some("Completed") => Said::Over,

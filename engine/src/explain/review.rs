@@ -265,7 +265,7 @@ fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestam
     } else if workload.terms.as_ref().is_some_and(|terms| terms.said == Said::Over) {
         let over = match workload.kind {
             WorkloadKind::Job => "has ended, is being deleted, or was suspended by somebody else than Cardgate",
-            WorkloadKind::PodGroup => "is completed",
+            WorkloadKind::PodGroup => "is completed, or is being deleted",
         };
         format!("{who} {over}: Cardgate does not hold it")
     } else {

@@ -73,6 +73,20 @@ fn groups_and_jobs_of_exempt_namespaces_are_not_concerned() {
     }
 }
 
+/// Its finalizer, or that its pods go first, may keep its object there.
+#[test]
+fn a_group_that_is_being_deleted_is_kept_nothing() {
+    let mut world = world();
+    world.group(&asking("g", 5));
+    world.admit();
+    assert!(world.is_kept("team", "g"));
+    world.group(&asking("g", 5).deleted(0));
+    world.group(&asking("h", 5).created(1));
+    world.admit();
+    assert!(!world.is_kept("team", "g") && world.is_kept("team", "h"));
+    assert_eq!(world.said("g"), None, "nobody writes what it is any more");
+}
+
 /// A group's phase may be written by whoever may write the group: who says that it runs has nothing kept for it, and waits anew after that.
 #[test]
 fn saying_that_it_runs_gives_up_what_is_kept() {
