@@ -57,15 +57,18 @@ impl Cluster {
     }
 
     /// A queue says something else: of which cards its pods are read to name one, and those of the queues below it, too. Those show besides
-    /// whether they say more than it does.
+    /// whether they say more than it does; and what waits in them may have been kept out by what it said, and by no number.
     fn queue_changed(&mut self, id: QueueId) {
         let part = self
             .queues
             .ids()
             .filter(|queue| self.ancestry(*queue).any(|above| above == id));
         let part: Vec<_> = part.collect();
+        for queue in &part {
+            self.queues[*queue].wake();
+            self.reservations.review(*queue);
+        }
         self.changes.queues.extend(part);
-        self.reservations.review(id);
         let below: BTreeSet<_> = self.queues.ids().filter(|below| self.is_named_by(*below, id)).collect();
         self.name_cards_anew(|queue| below.contains(&queue));
     }

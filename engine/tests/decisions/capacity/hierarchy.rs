@@ -1,7 +1,7 @@
 //! Hierarchical queues: a pod needs room in its queue and in every ancestor (**Multi-layer check**).
 
 use super::{ACTIONS, admitted, cluster, plain, worker, workers};
-use crate::world::{Object, World, bare_pod, node, pod, queue, queue_plugin};
+use crate::world::{Object, World, bare_pod, group, node, pod, queue, queue_plugin};
 
 const HIERARCHY: &str = "enableHierarchy: true";
 const GPU: &str = "nvidia.com/gpu";
@@ -173,6 +173,21 @@ fn what_an_ancestor_says_that_can_not_be_read_concerns_its_own_part_alone() {
             .contains("since queue research, of which it is a part, can't be as it is"),
         "{told:?}"
     );
+}
+
+/// By what was mended nothing changes about what waits below, nor any number that kept it out.
+#[test]
+fn whoever_waits_below_a_queue_is_looked_at_again_when_that_is_mended() {
+    let mut world = cluster(8, HIERARCHY);
+    world.queue(&plain("research").quota("[]"));
+    world.queue(&plain("vision").parent("research"));
+    world.pod(&worker("vision", 0));
+    let gang = group("g", 2).set(["spec", "queue"], "vision");
+    world.group(&gang.card_request(r#"{"A": 1}"#));
+    world.pods((1..3).map(|index| worker("vision", index).of("g")));
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.queue(&plain("research").quota(r#"{"A": 8}"#));
+    assert_eq!(world.admit_names().len(), 3);
 }
 
 #[test]
