@@ -337,6 +337,12 @@ impl Facts {
         self.kind == WorkloadKind::Job && said.is_some_and(|said| said != Said::Waiting)
     }
 
+    /// Whether its pods belong to no group besides.
+    pub(crate) fn names_no_group(&self) -> bool {
+        let terms = self.terms.as_ref();
+        terms.is_some_and(|terms| terms.naming.group.is_none())
+    }
+
     /// Whether it is in its queue. What its object says of that is not asked: whoever may change the object could say so.
     pub fn is_enqueued(&self) -> bool {
         self.enqueued.is_some()

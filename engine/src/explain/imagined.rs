@@ -13,7 +13,7 @@ use super::Explanation;
 use super::before::{before, line_up};
 use super::estimate::estimate;
 use super::in_the_way::{blocks, of_shape, summed_up};
-use super::joined::{block_of_job, blocks_of_group};
+use super::joined::{block_aside, block_of_job, blocks_of_group};
 use crate::cluster::place::LAST;
 use crate::cluster::waiting::Shape;
 use crate::cluster::{Allowance, Cluster};
@@ -134,5 +134,13 @@ fn of_groups(
     let job = whole.filter(|whole| Some(*whole) != group);
     let of_job = job.and_then(|job| block_of_job(cluster, namespace, job, shapes));
     let of_group = group.map(|group| blocks_of_group(cluster, namespace, group, shapes));
-    of_job.into_iter().chain(of_group.into_iter().flatten()).collect()
+    let mut found: Vec<_> = of_job.into_iter().chain(of_group.into_iter().flatten()).collect();
+    // The group that Volcano makes for a Job of its own holds no pods for that.
+    let is_held = |id: &WorkloadId| job.is_some() || cluster.workload(*id).names_no_group();
+    if let Some(id) = whole.filter(is_held)
+        && found.is_empty()
+    {
+        found.extend(block_aside(cluster, id));
+    }
+    found
 }

@@ -52,10 +52,12 @@ pub(super) fn blocks_of_group(
 
 /// What keeps a Job from being resumed of which these are the first pods.
 pub(super) fn block_of_job(cluster: &Cluster, namespace: &str, id: WorkloadId, joining: Joining<'_>) -> Option<Block> {
-    if let Some(found) = check_alone(cluster, id) {
-        return Some(block(cluster, namespace, id, joining, &found));
-    }
-    // It would be held until something is kept again for those of its namespace.
+    let found = check_alone(cluster, id)?;
+    Some(block(cluster, namespace, id, joining, &found))
+}
+
+/// What is said of a Job that would be held until something is kept again for those of its namespace.
+pub(super) fn block_aside(cluster: &Cluster, id: WorkloadId) -> Option<Block> {
     cluster.stands_aside_until(id)?;
     let terms = cluster.workload(id).terms.as_ref()?;
     let said = workload::say(cluster, id, terms, Reason::InqueueTimeout)?;

@@ -48,8 +48,8 @@ fn kept_in_vain(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms) -> Str
         )
     } else {
         format!(
-            "queue {queue} keeps nothing for any workload of namespace {namespace} until {until}, so {kind} {name} waits: of another one, no \
-             pod was let in during {timeout} (inqueueTimeout) for what was kept for it; make the pods of each sooner, or ask for less"
+            "queue {queue} keeps nothing for any workload of namespace {namespace} until {until}, so {kind} {name} waits: what it \
+             kept for them was not used during {timeout} (inqueueTimeout) in all; make the pods of each sooner, or ask for less"
         )
     }
 }

@@ -318,7 +318,8 @@ fn what_nobody_uses_is_given_back() {
     let (reason, message) = world.said("innocent").unwrap().refused.unwrap();
     assert_eq!(reason.as_str(), "InqueueTimeout");
     assert!(
-        message.contains("for any workload of namespace team until 2027") && message.contains("of another one"),
+        message.contains("for any workload of namespace team until 2027")
+            && message.contains("was not used during 10m"),
         "{message}"
     );
     world.remove_group("team", "innocent");

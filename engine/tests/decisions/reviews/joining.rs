@@ -212,6 +212,27 @@ fn a_job_in_job_mode_is_judged_as_a_whole() {
     assert!(told.admitted, "{told:?}");
 }
 
+/// Its queue has room, and keeps nothing for anybody of its namespace for a while.
+#[test]
+fn a_job_of_a_namespace_that_stands_aside_is_told_so() {
+    let mut world = world();
+    world.group(&group("empty", 1).card_request(r#"{"A100": 1}"#));
+    world.admit();
+    world.wait(600);
+    world.admit();
+    let mut job = of_template("Job", 1, &pod("p").asks("A100", 1));
+    job["metadata"]["annotations"]["volcano.sh/card.request"] = r#"{"A100": 1}"#.into();
+    let told = imagined_as(&mut world, job.clone());
+    assert_eq!(reasons(&told), [("InqueueTimeout", Outlook::NotYet)], "{told:?}");
+    assert!(
+        told.message.contains("for any workload of namespace team until"),
+        "{told:?}"
+    );
+    world.wait(60);
+    world.admit();
+    assert!(imagined_as(&mut world, job).admitted);
+}
+
 /// It was told of the minimum, which there were enough of.
 #[test]
 fn who_joins_a_group_is_told_which_of_its_tasks_lack_pods() {
