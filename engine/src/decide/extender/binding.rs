@@ -70,7 +70,7 @@ pub fn bind(cluster: &mut Cluster, pod: &PodRef, node: &str) -> Wish {
     }
     let mut gpus = None;
     let mut mgpu_results = Vec::new();
-    let shares = Shares::read(cluster, true, &known.task).filter(|_| !known.says_its_cards());
+    let shares = Shares::read(cluster, true, Some(known), &known.task).filter(|_| !known.says_its_cards());
     if let Some(Shares::Of(request)) = shares {
         let mut query = CardQuery::new(cluster, Some(id), &request);
         if let Some(refusal) = query.refusal(node) {

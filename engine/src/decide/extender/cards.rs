@@ -10,6 +10,7 @@ use crds::keys::{MGPU_DEVICE_IDS, MGPU_SCHEDULE};
 use crds::mgpu::{ComputePolicy, MgpuRequest};
 
 use crate::cluster::Cluster;
+use crate::cluster::pod::{Pod, Stage};
 use crate::decide::effort::Effort;
 use crate::decide::mgpu::{self, Query, Unfit};
 use crate::discovery::MgpuCards;
@@ -99,10 +100,15 @@ impl fmt::Display for CardsRefusal {
 }
 
 impl Shares {
-    /// What concerns a pod with this task; `asks` says that it asks for mGPU at all.
-    pub(super) fn read(cluster: &Cluster, asks: bool, task: &crate::task::Task) -> Option<Self> {
+    /// What concerns a pod with this task, where the cluster knows it (`known`); `asks` says that it asks for mGPU at all.
+    pub(super) fn read(cluster: &Cluster, asks: bool, known: Option<&Pod>, task: &crate::task::Task) -> Option<Self> {
         let configuration = cluster.configuration();
-        if !asks || !configuration.mgpu.enable || configuration.cardgate.enforce_mgpu != Enforcement::Extender {
+        let is_asked = configuration.cardgate.enforce_mgpu == Enforcement::Extender;
+        // Who was let in while schedulers were asked has no cards yet, and gets them from nobody else.
+        let is_open = |pod: &Pod| {
+            matches!(pod.stage, Stage::Unbound { .. }) && !pod.says_its_cards() && !cluster.is_let_in_by_nobody(pod)
+        };
+        if !asks || !configuration.mgpu.enable || !(is_asked || known.is_some_and(is_open)) {
             return None;
         }
         Some(match &task.mgpu {

@@ -123,6 +123,7 @@ pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> PodQuery {
     let claims = cluster.asks_for_devices(&pod, &namespace);
     let uid: Arc<str> = pod.metadata.uid.clone().unwrap_or_default().into();
     let task = cluster.read_task(pod, &namespace);
+    let known = cluster.pod_with_uid(&uid).and_then(|id| cluster.pod(id));
     let configuration = cluster.configuration();
     let concerned = configuration.cardgate.enforce_cross_quota == Enforcement::Extender
         && !everywhere
@@ -134,7 +135,7 @@ pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> PodQuery {
             .is_some_and(|arguments| arguments.selector.selects(|key| labels.get(key)));
     PodQuery {
         uid,
-        shares: Shares::read(cluster, shares_cards, &task),
+        shares: Shares::read(cluster, shares_cards, known, &task),
         task,
         strategy: concerned.then_some(strategy),
         claims_volumes,

@@ -355,6 +355,26 @@ fn a_pinned_pod_that_could_not_be_bound_keeps_its_cards() {
     }
 }
 
+/// Nobody else would write its cards, and it would run beside others on what it takes to be its own.
+#[test]
+fn who_was_let_in_while_schedulers_were_asked_gets_its_cards_though_they_are_no_longer() {
+    let mut world = extended(&[]);
+    world.node(&node("g1").mgpu(1, 10_000, FIXED));
+    let p = pod("p").share(60, 1000);
+    let_in(&mut world, &p, "p");
+    world.node(&node("g2").mgpu(1, 10_000, FIXED));
+    world.pod(&bare_pod("full").share(90, 1000).annotation(INDEX, "0").on("g2"));
+    let now = world.now;
+    world.set_configuration(configuration(&[], "enforceMGPU: gating"), now);
+    assert_eq!(
+        refused(&mut world, &p.clone().ungated(), &["g1", "g2"]),
+        ["g2: no room on the mGPU cards for the pod's containers"]
+    );
+    let binding = granted(bind(&mut world.cluster, &pod_ref("p"), "g1"));
+    let assumed = ("vke.volcengine.com/assumed".to_owned(), "true".to_owned());
+    assert_eq!(binding.mgpu_results, [assumed, (INDEX.to_owned(), "0".to_owned())]);
+}
+
 #[test]
 fn a_gang_is_let_in_without_pins() {
     let mut world = extended(&[]);
