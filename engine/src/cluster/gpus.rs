@@ -105,7 +105,22 @@ impl Cluster {
         self.count_gpus(id);
         if is_shared && !was_shared {
             self.note_unplaced_on(id);
+        } else if let Some(before) = before.filter(|_| is_shared) {
+            // Whose cards were known by what it said before.
+            let pods = self.node(id).gpu_pods.iter().copied();
+            let had_its_cards = |id: &PodId| self.pod(*id).is_some_and(|pod| !self.is_unplaced_by(pod, before));
+            let pods: Vec<_> = pods.filter(had_its_cards).collect();
+            pods.into_iter().for_each(|pod| self.note_unplaced(pod));
         }
+    }
+
+    /// Whether the results of scheduling on a pod name no cards, as a node says them.
+    fn is_unplaced_by(&self, pod: &Pod, offer: &MgpuCards) -> bool {
+        let mode = self.configuration.mgpu.schedule_mode;
+        pod.mgpu_containers().any(|(_, request, result)| {
+            let cards = result.and_then(|result| offer.read_result(result, request.cards, mode));
+            cards.is_none()
+        })
     }
 
     /// Remembers to say that a bound pod has no results that can be read, so that nobody knows its cards.
@@ -117,12 +132,7 @@ impl Cluster {
         };
         let offer = pod.room.and_then(|node| self.node(node).offer()?.mgpu.as_ref());
         let Some(offer) = offer else { return };
-        let is_unknown = |(_, request, result): (usize, ContainerRequest, Option<&str>)| {
-            result
-                .and_then(|result| offer.read_result(result, request.cards, self.configuration.mgpu.schedule_mode))
-                .is_none()
-        };
-        if pod.mgpu_containers().any(is_unknown) {
+        if self.is_unplaced_by(pod, offer) {
             let uid = Arc::clone(&pod.uid);
             self.changes.unplaced_gpu_pods.push(uid);
         }
@@ -144,6 +154,11 @@ impl Cluster {
 }
 
 impl Pod {
+    /// Whether any results of scheduling are on it.
+    pub(crate) fn has_mgpu_results(&self) -> bool {
+        self.mgpu_containers().any(|(.., result)| result.is_some())
+    }
+
     /// The containers that ask for mGPU: which, what for, and the result of scheduling.
     fn mgpu_containers(&self) -> impl Iterator<Item = (usize, ContainerRequest, Option<&str>)> {
         let containers = self.task.mgpu.iter().flat_map(|request| request.containers.iter());

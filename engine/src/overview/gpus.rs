@@ -102,8 +102,13 @@ pub fn first_fit(cluster: &Cluster, uid: &str) -> Option<(PodRef, String)> {
             ))
         })
         .collect();
+    let (what, name) = if pod.has_mgpu_results() {
+        ("with", "name cards that the node does not have")
+    } else {
+        ("without the", "say which cards its containers use")
+    };
     let message = format!(
-        "the pod runs on node {} without the annotations {MGPU_INDEX_PREFIX}<name> that say which cards its containers use: they \
+        "the pod runs on node {} {what} annotations {MGPU_INDEX_PREFIX}<name> that {name}: they \
          are taken to use the first cards with room ({}); delete the pod and create it anew to have it placed",
         cluster.node(node).name,
         lists.join("; ")

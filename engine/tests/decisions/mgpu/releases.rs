@@ -152,6 +152,26 @@ fn a_bound_pod_without_results_is_charged_first_fit_and_said_so_once() {
     assert_eq!(places(&mut world), ["p: g1 main=1"]);
 }
 
+/// As when cards fail, or are cut into parts: an operator that begins then would say so, and the others had the cards that it uses.
+#[test]
+fn who_has_cards_that_its_node_has_no_longer_is_told_so_once() {
+    let mut world = world(&[]);
+    world.node(&node("g1").mgpu(2, 10_000, FIXED));
+    world.pod(&pod("p").share(60, 1000).annotation(INDEX, "1").on("g1"));
+    world.pod(&pod("q").share(30, 1000).annotation(INDEX, "0").on("g1"));
+    assert_eq!(world.cluster.take_changes().unplaced_gpu_pods.len(), 0);
+    for heartbeat in ["1", "2"] {
+        world.node(&node("g1").mgpu(1, 10_000, FIXED).label("heartbeat", heartbeat));
+    }
+    let told = world.cluster.take_changes().unplaced_gpu_pods;
+    assert_eq!(told.iter().map(|uid| &**uid).collect::<Vec<_>>(), ["p"]);
+    let (_, message) = engine::overview::first_fit(&world.cluster, "p").unwrap();
+    assert!(
+        message.contains("that name cards that the node does not have"),
+        "{message}"
+    );
+}
+
 #[test]
 fn a_pinned_node_that_fails_leads_to_another_and_nothing_is_leaked() {
     let mut world = world(&[]);
