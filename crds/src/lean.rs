@@ -90,6 +90,14 @@ impl<S: AsRef<str>> TextMap<S> {
         self.0.is_empty()
     }
 
+    /// Puts a value in the place of the one that `key` has, or beside the others.
+    pub fn insert(&mut self, key: S, value: S) {
+        match self.0.iter_mut().find(|(known, _)| known.as_ref() == key.as_ref()) {
+            Some((_, known)) => *known = value,
+            None => self.0.push((key, value)),
+        }
+    }
+
     /// Keeps so many of the entries, the first ones.
     pub fn truncate(&mut self, most: usize) {
         self.0.truncate(most);

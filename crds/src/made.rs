@@ -7,7 +7,8 @@ use thiserror::Error;
 
 use crate::bounds::{TASKS, excerpt, json_error, shown};
 use crate::keys::{CARD_REQUEST, GROUP_NAME, QUEUE_NAME, TASK_SPEC};
-use crate::pod::Pod;
+use crate::managed::DAEMON_SET;
+use crate::pod::{OwnerReference, Pod};
 
 /// What a manifest makes.
 #[derive(Debug)]
@@ -77,9 +78,20 @@ pub fn made_by(mut manifest: Value) -> Result<Made, NoPod> {
         Some("Job") => made_by_job(manifest, name),
         _ => {
             let count = manifest.pointer("/spec/replicas").and_then(Value::as_u64);
+            let is_daemon_set = manifest["kind"].as_str() == Some(DAEMON_SET);
             let template = manifest.pointer_mut("/spec/template").map(Value::take);
+            let mut pod = pod_of(template.unwrap_or(manifest))?;
+            if is_daemon_set {
+                // As its controller makes it, and as CrossQuota knows it.
+                pod.metadata.owner_references = vec![OwnerReference {
+                    kind: Some(DAEMON_SET.into()),
+                    name: Some(name.into()),
+                    controller: Some(true),
+                    ..OwnerReference::default()
+                }];
+            }
             Ok(Made {
-                pods: vec![(pod_of(template.unwrap_or(manifest))?, count.unwrap_or(1))],
+                pods: vec![(pod, count.unwrap_or(1))],
                 whole: None,
             })
         }

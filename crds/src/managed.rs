@@ -1,13 +1,15 @@
 //! Which pods are Cardgate's business (docs/rules.md, **Which pods are managed**).
 
+use crate::configuration::CrossQuota;
 use crate::keys::{
     CARD_NAME, CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, DAEMON_SET_CONTROLLERS, EXEMPT_NAMESPACES, GROUP_NAME,
     MGPU_CORE, MGPU_MEMORY, MIRROR_POD, QUEUE_NAME, RESOURCE_OF_CLASS,
 };
 use crate::pod::Pod;
+use crate::pod_request::pod_request;
 
 /// The kind of controller whose pods run on every node.
-const DAEMON_SET: &str = "DaemonSet";
+pub(crate) const DAEMON_SET: &str = "DaemonSet";
 
 /// Whether the pod names a queue, belongs to a group, names a card or requests a share of a GPU, outside the exempt
 /// namespaces. `namespace` is the request's: a pod that is being created need not repeat it.
@@ -26,6 +28,21 @@ pub fn is_concerned<S: AsRef<str>>(pod: &Pod<S>) -> bool {
 /// Whether `CrossQuota` decides where the pod goes: the door has marked it so.
 pub fn is_under_cross_quota<S: AsRef<str>>(pod: &Pod<S>, namespace: &str) -> bool {
     is_reachable(pod, namespace) && pod.metadata.labels.get(CROSS_QUOTA_LABEL) == Some(CROSS_QUOTA_ENABLED)
+}
+
+/// Whether `CrossQuota` is for such a pod in a namespace that opted in, where it need not run on every node: it requests no GPU, and is
+/// selected. Whether its claims ask for any device, the operator knows, which lets it in at once then.
+pub fn is_subject_to_cross_quota<S: AsRef<str>>(pod: &Pod<S>, arguments: &CrossQuota) -> bool {
+    let labels = &pod.metadata.labels;
+    if !arguments.selector.selects(|key| labels.get(key)) {
+        return false;
+    }
+    // A request that can't be read is refused by name where it is judged.
+    pod_request(&pod.spec).map_or(true, |request| {
+        !request
+            .iter()
+            .any(|(resource, _)| arguments.gpu_resources.matches(resource))
+    })
 }
 
 /// Whether Cardgate may look at the pod at all: not in an exempt namespace, and not the API copy of a static pod, which

@@ -1,11 +1,10 @@
 //! Which pods `CrossQuota` decides about (docs/rules.md, **CrossQuota**): pods without GPU in namespaces that opted in.
 
-use crds::configuration::{CrossQuota, Enforcement};
+use crds::configuration::Enforcement;
 use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL};
 use crds::lean::Text;
-use crds::managed::is_created_for_daemon_set;
+use crds::managed::{is_created_for_daemon_set, is_subject_to_cross_quota};
 use crds::pod::Pod;
-use crds::pod_request::pod_request;
 
 use crate::stop::Stop;
 use crate::view::{Lookup, View};
@@ -26,7 +25,8 @@ pub fn decides(
     let Some(arguments) = &view.configuration().cross_quota else {
         return Ok(false);
     };
-    if view.configuration().cardgate.enforce_cross_quota != Enforcement::Gating || !is_subject(arguments, pod, user) {
+    let is_gating = view.configuration().cardgate.enforce_cross_quota == Enforcement::Gating;
+    if !is_gating || is_created_for_daemon_set(pod, user) || !is_subject_to_cross_quota(pod, arguments) {
         return Ok(false);
     }
     let facts = view.namespace(namespace);
@@ -40,19 +40,4 @@ pub fn decides(
         return Err(Stop::Ask(Lookup::Namespace(namespace.to_owned())));
     }
     Ok(opted_in)
-}
-
-/// Whether the quotas may concern the pod, in whatever namespace: it requests no GPU, is selected, and need not run on every node. Whether
-/// its claims ask for any device, the operator knows, which lets it in at once then.
-fn is_subject(arguments: &CrossQuota, pod: &Pod<Text<'_>>, user: &str) -> bool {
-    let labels = &pod.metadata.labels;
-    if is_created_for_daemon_set(pod, user) || !arguments.selector.selects(|key| labels.get(key)) {
-        return false;
-    }
-    // A request that can't be read is refused further on, by name.
-    pod_request(&pod.spec).map_or(true, |request| {
-        !request
-            .iter()
-            .any(|(resource, _)| arguments.gpu_resources.matches(resource))
-    })
 }

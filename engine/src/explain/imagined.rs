@@ -111,7 +111,12 @@ fn of_shapes(
     }
     if status.blocks.is_empty() {
         status.admitted = true;
-        status.message = format!("it would be let in now, in queue {queue}");
+        status.message = if queue.is_empty() {
+            // CrossQuota alone holds it.
+            "it would be let in now".to_owned()
+        } else {
+            format!("it would be let in now, in queue {queue}")
+        };
     } else {
         summed_up(&mut status, "it");
         line_up(cluster, namespace, shape.queue, place, &mut status);

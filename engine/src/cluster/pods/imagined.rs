@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use crds::bounds::CLAIMS;
+use crds::configuration::Enforcement;
+use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL};
+use crds::managed::{is_of_daemon_set, is_subject_to_cross_quota};
 use crds::pod::{PodSpec, PodStatus};
 use jiff::Timestamp;
 
@@ -63,6 +66,7 @@ impl Cluster {
         let priority = pod.spec.priority.unwrap_or(0);
         // Nothing has come of it yet, whatever it says: neither claims that were made for it nor a node.
         pod.status = PodStatus::default();
+        self.mark_as_the_door_does(&mut pod, &namespace);
         let mut reading = pod::read(&mut pod, &namespace, &mut self.names);
         let named = match allowance.excess(&pod.spec) {
             None => self.imagine_claims(&mut reading, &pod, &namespace, &allowance.steps),
@@ -99,6 +103,24 @@ impl Cluster {
             constraints: reading.constraints,
             cross_quota: reading.cross_quota,
         }))
+    }
+
+    /// Marks a pod for `CrossQuota` where the door would, and takes the mark off where not.
+    fn mark_as_the_door_does(&self, pod: &mut crds::pod::Pod<Box<str>>, namespace: &str) {
+        let arguments = self.configuration.cross_quota.as_ref();
+        let gating = self.configuration.cardgate.enforce_cross_quota == Enforcement::Gating;
+        let opted_in = || {
+            let labels = self.namespace(namespace).map(|namespace| &namespace.labels);
+            labels.and_then(|labels| labels.get(CROSS_QUOTA_LABEL)) == Some(CROSS_QUOTA_ENABLED)
+        };
+        let is_subject = arguments.is_some_and(|arguments| is_subject_to_cross_quota(pod, arguments));
+        if gating && is_subject && !is_of_daemon_set(pod) && opted_in() {
+            pod.metadata
+                .labels
+                .insert(CROSS_QUOTA_LABEL.into(), CROSS_QUOTA_ENABLED.into());
+        } else {
+            pod.metadata.labels.retain(|key| key != CROSS_QUOTA_LABEL);
+        }
     }
 
     /// Nobody asks any more.

@@ -1,7 +1,10 @@
 //! What users see of pods that wait for quota.
 
+use crds::made::made_by;
+use engine::explain::{Asked, review};
 use engine::overview::{Shown, figures, outside_cross_quota};
 use engine::reason::Reason;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -21,6 +24,47 @@ fn pods_that_wait_in_no_queue_are_counted_by_their_reason() {
     world.remove_pod("p");
     assert_eq!(world.admit_names(), ["q", "r"]);
     assert_eq!(waiting(&world), None);
+}
+
+/// "Cardgate would not hold it": nothing but the door knew whom it marks.
+#[test]
+fn who_asks_before_creating_a_pod_is_told_what_the_pod_is_told_then() {
+    let mut world = world("quota.cpu: 2");
+    world.node(&gpu_node("gpu-1"));
+    world.namespace("team", &[("card.volcano.sh/crossquota", "enabled")], None);
+    let ask = |world: &mut World, namespace: &str, manifest: Value| {
+        let made = made_by(manifest).unwrap();
+        let now = world.now;
+        review(&mut world.cluster, namespace, Asked::Imagined(Box::new(made)), now).unwrap()
+    };
+    let pod = |cores: &str| bare_pod("asked").requests("cpu", cores).read::<Value>();
+    let fits = ask(&mut world, "team", pod("2"));
+    assert_eq!((fits.admitted, &*fits.message), (true, "it would be let in now"));
+    world.pod(&cpu("holder", "2"));
+    assert_eq!(world.admit_names(), ["holder"]);
+    let held = ask(&mut world, "team", pod("1"));
+    world.pod(&cpu("asked", "1"));
+    let told = world.refusal();
+    let [block] = held.blocks.as_slice() else {
+        panic!("{held:?}")
+    };
+    assert_eq!(format!("{}: {}", block.reason, block.message), told);
+    // None of the quota's business: pods that run on every node, pods with GPU, and those of who has not opted in, whatever they say.
+    let daemon = json!({ "kind": "DaemonSet", "metadata": { "name": "d" }, "spec": { "template": pod("1") } });
+    let gpu = bare_pod("asked")
+        .requests("cpu", "1")
+        .requests(GPU, "1")
+        .read::<Value>();
+    let marked = bare_pod("asked")
+        .requests("cpu", "1")
+        .label("card.volcano.sh/crossquota", "enabled");
+    for (namespace, manifest) in [("team", daemon), ("team", gpu), ("others", marked.read())] {
+        let answer = ask(&mut world, namespace, manifest);
+        assert!(
+            answer.admitted && answer.message.contains("would not hold it"),
+            "{answer:?}"
+        );
+    }
 }
 
 #[test]
