@@ -19,7 +19,7 @@ pub struct Shortage {
     pub levels: usize,
     /// The queue without room; none where it is the cluster.
     pub queue: Option<QueueId>,
-    /// What is in use there, or kept free for others.
+    /// What is in use there, or kept free for others than who asks.
     pub used: i128,
     /// How much of that is only kept free.
     pub reserved: i128,
@@ -38,6 +38,19 @@ pub(crate) enum Supply {
     Now,
     /// What it would have if all of its nodes took pods.
     Ever,
+}
+
+/// What a level lacks that is the queue's, or else the cluster's.
+fn shortage(queue: Option<QueueId>, level: Level, is_deserved: bool) -> Shortage {
+    Shortage {
+        levels: ALL_LEVELS,
+        queue,
+        used: level.used,
+        reserved: level.used - level.allocated,
+        limit: level.limit.unwrap_or_default(),
+        is_deserved,
+        is_for_betters: false,
+    }
 }
 
 /// All levels up to the cluster.
@@ -339,18 +352,18 @@ impl Cluster {
             let is_deserved = queue.is_some_and(|id| self.limit(id, dimension).1);
             Shortage {
                 levels: if is_deserved { ALL_LEVELS } else { place + 1 },
-                queue,
-                used: level.used,
-                reserved: level.used - level.allocated,
-                limit: level.limit.unwrap_or_default(),
-                is_deserved,
-                is_for_betters: false,
+                ..shortage(queue, level, is_deserved)
             }
         })
     }
 
     /// Whether there would be room for so much if others held nothing but what is guaranteed to them, and all nodes took pods.
     pub(crate) fn has_room_ever(&self, id: QueueId, dimension: Dimension, asked: i64) -> bool {
+        self.room_ever(id, dimension, asked).is_ok()
+    }
+
+    /// The same, and what there would be too little of.
+    pub(crate) fn room_ever(&self, id: QueueId, dimension: Dimension, asked: i64) -> Result<(), Shortage> {
         let unused = |guaranteed: &Totals, guarantee, limit| Level {
             allocated: 0,
             used: guaranteed.get(dimension),
@@ -365,7 +378,16 @@ impl Cluster {
         let limit = self.cluster_limit_for(id, dimension, Supply::Ever);
         let cluster = unused(&self.top.below.guaranteed, 0, limit);
         let levels = self.ancestry(id).map(of_queue).chain([cluster]);
-        capacity::check(levels, asked.into()).is_ok()
+        capacity::check(levels, asked.into()).map_err(|(place, level)| {
+            let queue = self.ancestry(id).nth(place);
+            let deserved = queue.and_then(|id| self.never_above(id, dimension, Supply::Ever));
+            shortage(queue, level, deserved.is_some() && deserved == level.limit)
+        })
+    }
+
+    /// How much of a dimension the cluster has on nodes that take no pods at the moment.
+    pub(crate) fn away(&self, dimension: Dimension) -> i128 {
+        self.top.away.get(dimension)
     }
 
     /// Whether a queue or any above it has more in use than it may.

@@ -2,7 +2,8 @@
 
 use super::explanation::Explanation;
 use super::found::What;
-use super::short::{Kept, Short};
+use super::short::{Kept, Place, Short, Used};
+use crate::cluster::Cluster;
 use crate::reason::{Outlook, Reason};
 
 impl Explanation<'_> {
@@ -14,7 +15,7 @@ impl Explanation<'_> {
         let Some(old) = self.replaces else {
             let remedy = self.reason.remedy(self.outlook, self.is_of_pod);
             return match &self.what {
-                What::Quota(short) => with_what_is_raised(remedy, short),
+                What::Quota(short) => with_what_is_raised(self.cluster, remedy, short),
                 What::Said(_) | What::Nodes(_) => remedy.to_owned(),
             };
         };
@@ -29,15 +30,67 @@ impl Explanation<'_> {
 /// How a remedy ends that has the limit raised.
 const RAISED: &str = "have the quota raised";
 
-/// A remedy that says what is to be raised: where a queue never has more than it deserves (`enableOveruse`), a higher quota changes nothing.
-fn with_what_is_raised(remedy: &str, short: &[Short]) -> String {
-    let (deserved, quota): (Vec<_>, Vec<_>) = short.iter().partition(|short| short.kept == Kept::AsDeserved);
-    let raised = match (deserved.is_empty(), quota.is_empty()) {
-        (true, _) => RAISED,
-        (false, true) => "have what the queue deserves raised",
-        (false, false) => "have what the queue deserves raised, and the quota",
-    };
-    remedy.replace(RAISED, raised)
+/// What would help where there is too little quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Raise {
+    /// More of what the queue deserves: it never has more (`enableOveruse`).
+    Deserved,
+    /// A higher quota.
+    Quota,
+    /// A higher quota of a queue, or fewer guarantees of those below it.
+    QuotaOrGuarantees,
+    /// More that all queues have together.
+    Nodes,
+    /// The same, which nodes have that take no pods at the moment.
+    NodesBack,
+    /// More that all queues have together, or fewer guarantees of other queues.
+    NodesOrGuarantees,
+}
+
+impl Raise {
+    fn of(cluster: &Cluster, short: &Short) -> Self {
+        let level = match &short.place {
+            Place::Level(at) => at.level,
+            Place::Node(_) | Place::GpuNodes { .. } => None,
+        };
+        // What a queue may have beside others is less than what it says.
+        let is_cut = matches!(short.used, Used::ByWorkloads { written: Some(_), .. })
+            && cluster.configuration().capacity.enable_overuse;
+        let is_guaranteed = is_cut || matches!(short.used, Used::ByPods { reserved, .. } if reserved > 0);
+        let is_away = || short.of.iter().any(|dimension| cluster.away(*dimension) > 0);
+        match (short.kept, level) {
+            (Kept::AsDeserved, _) => Self::Deserved,
+            (_, Some(_)) if !is_guaranteed => Self::Quota,
+            (_, Some(_)) if !is_cut => Self::QuotaOrGuarantees,
+            _ if is_guaranteed => Self::NodesOrGuarantees,
+            _ if is_away() => Self::NodesBack,
+            _ => Self::Nodes,
+        }
+    }
+
+    const fn say(self) -> &'static str {
+        match self {
+            Self::Deserved => "what the queue deserves raised",
+            Self::Quota => "the quota raised",
+            Self::QuotaOrGuarantees => "the quota raised or other queues' guarantees lowered",
+            Self::Nodes => "nodes added",
+            Self::NodesBack => "nodes uncordoned, mended or added",
+            Self::NodesOrGuarantees => "nodes added or other queues' guarantees lowered",
+        }
+    }
+}
+
+/// A remedy that says what is to be raised: a higher quota changes nothing where a queue never has more than it deserves, or where all
+/// queues together have no more.
+fn with_what_is_raised(cluster: &Cluster, remedy: &str, short: &[Short]) -> String {
+    let mut raise: Vec<_> = short.iter().map(|short| Raise::of(cluster, short)).collect();
+    raise.sort_unstable();
+    raise.dedup();
+    if raise.is_empty() {
+        return remedy.to_owned();
+    }
+    let raise: Vec<_> = raise.into_iter().map(Raise::say).collect();
+    remedy.replace(RAISED, &format!("have {}", raise.join(", and ")))
 }
 
 impl Reason {

@@ -158,7 +158,10 @@ pub(super) fn without_room(cluster: &Cluster, shape: &Shape) -> Vec<Lack> {
 fn of_quota(cluster: &Cluster, shape: &Shape, lack: Lack) -> Short {
     let Lack { dimension, asked, ways } = lack;
     let own = shape.queue;
-    let (used, limit, level, kept) = if let Err(found) = cluster.room_for(shape, dimension, asked) {
+    // Who could not have it either if others gave back all that they may reads of the level that stays, where it is another than lacks it now.
+    let lasts = cluster.room_ever(own, dimension, asked);
+    let (used, limit, level, kept) = if let Err(now) = cluster.room_for(shape, dimension, asked) {
+        let found = lasts.err().filter(|lasts| lasts.queue != now.queue).unwrap_or(now);
         let used = Used::ByPods {
             used: found.used,
             reserved: found.reserved,

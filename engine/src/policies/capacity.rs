@@ -53,19 +53,22 @@ pub struct Level {
 }
 
 /// **Resource check logic**: whether a queue has room for `asked`, and every level above it has too. The levels lead from the
-/// queue to the cluster; the error is the first that has no room, and its place.
+/// queue to the cluster; the error is the first that has no room, and its place. What is kept free there for who asks, and not for others,
+/// is not counted as used in it.
 ///
 /// What a queue uses within its guarantee was kept free for it already, so it takes nothing from those above; only the hard
 /// limits on what is really allocated hold there.
 pub fn check(levels: impl IntoIterator<Item = Level>, asked: i128) -> Result<(), (usize, Level)> {
-    let mut grows = asked;
+    let (mut grows, mut kept) = (asked, 0);
     for (place, level) in levels.into_iter().enumerate() {
         let has_room = level
             .limit
             .is_none_or(|limit| level.allocated + asked <= limit && (grows <= 0 || level.used + grows <= limit));
         if asked > 0 && !has_room {
-            return Err((place, level));
+            let used = level.used - kept;
+            return Err((place, Level { used, ..level }));
         }
+        kept += (level.guarantee - level.used).max(0);
         grows = held(level.used + grows, level.guarantee) - held(level.used, level.guarantee);
     }
     Ok(())

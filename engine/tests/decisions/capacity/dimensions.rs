@@ -21,7 +21,7 @@ fn test_scenario_2_default_behavior() {
     assert_eq!(
         world.refusal(),
         "InsufficientCPUQuota: the cluster, for queue test-gpu-queue: CPU asked 50, used 60, quota 64, 60 of them kept free \
-         by guarantees; waiting can't help: ask for less, or have the quota raised"
+         by guarantees; waiting can't help: ask for less, or have nodes added or other queues' guarantees lowered"
     );
 }
 

@@ -1,5 +1,7 @@
 //! Guarantee: kept free even for a queue without workloads, and not lent to others (**Queue fields**).
 
+use engine::explain::{Subject, explain};
+
 use super::{admitted, cluster, plain, worker, workers};
 use crate::world::{GPU, World, bare_pod, node, pod, queue, queue_plugin};
 
@@ -29,8 +31,58 @@ fn the_refusal_says_what_is_kept_free() {
     assert_eq!(
         world.refusal(),
         "InsufficientScalarQuota: the cluster, for queue a: A asked 5, used 4, quota 8, 4 of them kept free by guarantees; \
-         waiting can't help: ask for less, or have the quota raised"
+         waiting can't help: ask for less, or have nodes added or other queues' guarantees lowered"
     );
+}
+
+/// It was told of its queue alone, with what others use of that for the time being: the numbers said that it may wait, and to have the quota
+/// raised.
+#[test]
+fn who_never_gets_what_others_are_guaranteed_is_told_of_that_and_not_of_what_time_brings() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("owner").guaranteed_cards(r#"{"A": 4}"#));
+    world.queue(&plain("a").quota(r#"{"A": 6}"#));
+    workers(&mut world, "a", 2);
+    assert_eq!(admitted(&mut world), 2);
+    world.pod(&pod("p").queue("a").asks("A", 5));
+    assert_eq!(
+        world.refusal(),
+        "InsufficientScalarQuota: the cluster, for queue a: A asked 5, used 4, quota 8, 4 of them kept free by guarantees; \
+         waiting can't help: ask for less, or have nodes added or other queues' guarantees lowered"
+    );
+    // What it has to wait for, the queue says.
+    world.pod(&pod("q").queue("a").asks("A", 3));
+    world.pod(&pod("r").queue("a").asks("A", 4));
+    assert_eq!(world.admit(), []);
+    let told = |name: &str| {
+        let id = world.cluster.pod_with_uid(name).unwrap();
+        let why = explain(&world.cluster, Subject::Pod(id)).unwrap();
+        (why.message(), why.remedy())
+    };
+    let wait = "wait until the pods that hold it end, end some of them, or ";
+    assert_eq!(
+        told("q"),
+        (
+            "the cluster, for queue a: A asked 3, used 6, quota 8, 4 of them kept free by guarantees".to_owned(),
+            format!("{wait}have nodes added or other queues' guarantees lowered")
+        )
+    );
+}
+
+/// "Used 8, 6 of them kept free by guarantees", for itself.
+#[test]
+fn what_is_kept_free_for_who_asks_is_not_told_as_used() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("a").guaranteed_cards(r#"{"A": 3}"#));
+    world.queue(&plain("b").guaranteed_cards(r#"{"A": 2}"#));
+    world.queue(&plain("c"));
+    workers(&mut world, "a", 1);
+    workers(&mut world, "c", 1);
+    assert_eq!(admitted(&mut world), 2);
+    world.pod(&pod("p").queue("a").asks("A", 6));
+    let told = world.refusal();
+    let numbers = "the cluster, for queue a: A asked 6, used 4, quota 8, 2 of them kept free by guarantees";
+    assert!(told.contains(numbers), "{told}");
 }
 
 #[test]

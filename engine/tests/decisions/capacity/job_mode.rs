@@ -90,7 +90,7 @@ fn who_may_not_have_all_that_is_written_on_the_queue_is_told_why() {
         told(&mut world, "large"),
         "InsufficientScalarQuota: queue team-a can't take PodGroup large as a whole: A asked 8, allocated 0, in queue 0, \
          elastic 0, quota 7 of 10: others are guaranteed the rest, or the cluster does not have it; \
-         waiting can't help: ask for less, or have the quota raised"
+         waiting can't help: ask for less, or have nodes added or other queues' guarantees lowered"
     );
 }
 
