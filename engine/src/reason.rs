@@ -183,10 +183,10 @@ impl Reason {
             | Self::InsufficientMemoryQuota
             | Self::InsufficientScalarQuota
             | Self::NoNodeFits
+            | Self::InsufficientMgpu
             | Self::CrossQuotaExceeded => could_ever(),
-            // A node would do, the missing pods may come, others open their gates, and who stands aside is taken up again.
-            Self::InsufficientMgpu
-            | Self::TooComplex
+            // Other cards may do, the missing pods may come, others open their gates, and who stands aside is taken up again.
+            Self::TooComplex
             | Self::PodGroupIncomplete
             | Self::InqueueTimeout
             | Self::ResourceClaimNotFound

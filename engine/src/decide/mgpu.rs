@@ -14,7 +14,7 @@ use crds::keys::{MGPU_ASSUMED, MGPU_INDEX_PREFIX};
 use crds::mgpu::{ContainerRequest, MgpuRequest};
 
 pub(crate) use self::census::census;
-pub(super) use self::census::some_node_would_do;
+pub(super) use self::census::{Ever, ever};
 use super::effort::{Effort, OWN};
 use super::fit::{self, Answer};
 use super::{Grant, cross_quota};
@@ -320,6 +320,12 @@ impl<'a> Query<'a> {
             }
         });
         asked.clone()
+    }
+
+    /// Whether these cards would have room if nothing were in use of them, as far as a search can tell.
+    fn could_hold(&mut self, cards: &MgpuCards) -> bool {
+        let idle = Cow::Owned(vec![CardUse::default(); cards.count]);
+        self.allocate(cards, idle) != Err(Unfit::CardsInUse)
     }
 }
 

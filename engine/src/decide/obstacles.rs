@@ -99,10 +99,14 @@ fn of_cards(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) -> Option<R
 pub(crate) fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
     let governed = cross_quota::governs(cluster, shape);
     let looks = Looks::of_message();
-    let mut known = known_alternatives(cluster, shape);
+    let known = known_alternatives(cluster, shape);
     if let Some(request) = mgpu::request_now(cluster, shape) {
-        let would_do = known.any(|own| mgpu::some_node_would_do(cluster, shape, request, own, &looks));
-        return (!would_do).then_some(Reason::NoMgpuNode);
+        let best = known.map(|own| mgpu::ever(cluster, shape, request, own, &looks)).max();
+        return match best {
+            Some(mgpu::Ever::Takes) => None,
+            Some(mgpu::Ever::TooSmall) => Some(Reason::InsufficientMgpu),
+            Some(mgpu::Ever::Unsuited) | None => Some(Reason::NoMgpuNode),
+        };
     }
     if !asks_nodes(cluster, shape) {
         return None;

@@ -123,6 +123,7 @@ fn of_shape(cluster: &Cluster, shape: &Shape, told: Reason) -> Option<Beyond> {
     let said = match reason {
         Reason::NodesExcluded => ALL_EXCLUDED,
         Reason::NoMgpuNode => NO_MGPU_NODE,
+        Reason::InsufficientMgpu => "no mGPU node could take the pod even if nothing ran on it",
         Reason::CrossQuotaExceeded if !of_cards => {
             "no GPU node's quota for pods without GPU is large enough for the pod"
         }

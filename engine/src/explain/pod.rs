@@ -15,6 +15,7 @@ use crate::cluster::waiting::Shape;
 use crate::decide::census::Looks;
 use crate::decide::gang::STEPS_OF_QUOTA;
 use crate::decide::line::alternatives_of;
+use crate::decide::obstacles::of_nodes;
 use crate::decide::verdict::{alternatives_with_quota_ever, check_of, is_for, why_not_charged};
 use crate::decide::{census, cross_quota, fit, mgpu};
 use crate::names::CardId;
@@ -145,7 +146,8 @@ pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Rea
             let mut alternatives = alternatives_of(shape).into_iter();
             alternatives.any(|alternative| has_node_ever(cluster, shape, alternative, &looks))
         }
-        About::Request | About::Queue | About::Workload | About::Mgpu => true,
+        About::Mgpu => of_nodes(cluster, shape).is_none(),
+        About::Request | About::Queue | About::Workload => true,
     }
 }
 
@@ -397,6 +399,10 @@ fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
     };
     let parts = [
         (census.cards_in_use, "whose cards have no room for its containers"),
+        (
+            census.cards_too_small,
+            "whose cards are too small or too few for its containers, whatever is free of them",
+        ),
         (census.too_complex, "where no way was found"),
         (census.over_quota, "whose quota for pods without GPU is used up"),
         (census.lack_room, "without enough room"),

@@ -160,7 +160,7 @@ impl Reason {
                 "have whoever refuses the write (a policy, a webhook, a rule of the API server) let it pass, or create it anew without \
                  what is refused"
             }
-            Self::NoNodeFits | Self::CrossQuotaExceeded if never => {
+            Self::NoNodeFits | Self::InsufficientMgpu | Self::CrossQuotaExceeded if never => {
                 "ask for less in one pod, or have a larger node added"
             }
             Self::NoNodeFits | Self::InsufficientMgpu => {

@@ -6,14 +6,17 @@ use super::{Answer, Query, Says, Unfit, fit};
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
-use crate::decide::census::Looks;
+use crate::decide::census::{Looks, could_take};
+use crate::decide::cross_quota;
 use crate::decide::effort::{Effort, STEPS_OF_MESSAGE};
+use crate::ids::NodeId;
 
 /// How many mGPU nodes say what, for people.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Census {
     pub nodes: usize,
     pub cards_in_use: usize,
+    pub cards_too_small: usize,
     pub too_complex: usize,
     pub over_quota: usize,
     pub other_policy: usize,
@@ -30,6 +33,10 @@ pub(crate) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) ->
     let mut census = Census::default();
     // A message is worth a look at each node, and no long search.
     let mut query = Query::of(cluster, shape, request, Effort::of_message());
+    let could_hold = |query: &mut Query<'_>, node: NodeId| {
+        let cards = cluster.node(node).offer().and_then(|offer| offer.mgpu.as_ref());
+        cards.is_some_and(|cards| query.could_hold(cards))
+    };
     for node in cluster.mgpu_nodes() {
         census.nodes += 1;
         if query.effort.spent() >= STEPS_OF_MESSAGE {
@@ -39,6 +46,7 @@ pub(crate) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) ->
         match query.ask(cluster, shape, None, *node) {
             // Had one of them taken the pod, it would not wait.
             Some(Says::Refuses(Unfit::TooComplex)) => census.too_complex += 1,
+            Some(Says::Refuses(Unfit::CardsInUse)) if !could_hold(&mut query, *node) => census.cards_too_small += 1,
             Some(Says::Takes(_) | Says::Refuses(Unfit::CardsInUse)) => census.cards_in_use += 1,
             Some(Says::OverQuota) => census.over_quota += 1,
             Some(Says::Refuses(Unfit::OtherPolicy)) => census.other_policy += 1,
@@ -53,26 +61,50 @@ pub(crate) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) ->
     census
 }
 
-/// Whether some mGPU node would take a pod with this alternative if nothing else were on it, as far as a search for a node can tell; also
-/// where not all may be asked. Cards are not searched for that: what is in use of them comes free.
-pub(in crate::decide) fn some_node_would_do(
+/// What the mGPU node that could do best would say to a pod if nothing else were on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::decide) enum Ever {
+    /// It is no node for the pod, however large.
+    Unsuited,
+    /// It is too small, or its cards are: for all containers together, or for one.
+    TooSmall,
+    Takes,
+}
+
+/// What mGPU nodes would say to a pod with this alternative if nothing else were on them, as far as a search can tell; also where not all
+/// may be asked, or not for so long, one would take it.
+pub(in crate::decide) fn ever(
     cluster: &Cluster,
     shape: &Shape,
     request: &MgpuRequest,
     alternative: Option<&Alternative>,
     looks: &Looks,
-) -> bool {
-    let query = Query::of(cluster, shape, request, Effort::of_message());
-    cluster.mgpu_nodes().iter().any(|id| {
+) -> Ever {
+    let mut query = Query::of(cluster, shape, request, Effort::of_message());
+    let mut best = Ever::Unsuited;
+    for id in cluster.mgpu_nodes() {
         let node = cluster.node(*id);
-        let cards = node.offer().and_then(|offer| offer.mgpu.as_ref());
-        cards.is_some_and(|cards| {
-            !looks.may_look(shape)
-                || query.mismatch(cards).is_none()
-                    && matches!(
-                        fit::ask(cluster, shape, alternative, node),
-                        Answer::Takes | Answer::LacksRoom | Answer::LacksDevices | Answer::Unusable
-                    )
-        })
-    })
+        let Some(cards) = node.offer().and_then(|offer| offer.mgpu.as_ref()) else {
+            continue;
+        };
+        if !looks.may_look(shape) {
+            return Ever::Takes;
+        }
+        let suits = query.mismatch(cards).is_none()
+            && matches!(
+                fit::ask(cluster, shape, alternative, node),
+                Answer::Takes | Answer::LacksRoom | Answer::LacksDevices | Answer::Unusable
+            );
+        if !suits {
+            continue;
+        }
+        let holds = could_take(cluster, shape, alternative, *id, looks.searches())
+            && cross_quota::is_within(cluster, shape, *id)
+            && query.could_hold(cards);
+        if holds {
+            return Ever::Takes;
+        }
+        best = Ever::TooSmall;
+    }
+    best
 }

@@ -1,6 +1,10 @@
 //! Which node, and which cards of it.
 
+use engine::explain::{Subject, explain};
+use engine::reason::Outlook;
+
 use super::*;
+use crate::world::assert_says_never;
 
 #[test]
 fn binpack_puts_two_pods_on_one_card_and_spread_on_two() {
@@ -107,6 +111,54 @@ fn room_on_the_node_is_not_room_on_its_cards() {
     assert_eq!(places(&mut world), ["p: g1 main=0", "q: g1 main=1"]);
     // 80 of 200 are free, and no card has 60 of them.
     insta::assert_snapshot!(world.refusal(), @"InsufficientMGPU: no mGPU node can take the pod now: 1 mGPU node: 1 whose cards have no room for its containers");
+}
+
+/// They were told to wait for what no card ever has.
+#[test]
+fn who_asks_for_more_than_any_card_has_waits_in_vain_and_is_told_so() {
+    let mut world = world(&[]);
+    world.node(&node("g1").mgpu(2, 10_000, FIXED));
+    world.pods([pod("one").share(30, 1000), pod("two").share(80, 1000)]);
+    assert_eq!(places(&mut world), ["one: g1 main=0", "two: g1 main=1"]);
+    world.pod(&pod("p").share(10, 12_000));
+    insta::assert_snapshot!(world.refusal(), @"InsufficientMGPU: no mGPU node can take the pod now: 1 mGPU node: 1 whose cards are too small or too few for its containers, whatever is free of them; waiting can't help: ask for less in one pod, or have a larger node added");
+    world.remove_pod("p");
+    let two_of = |first: i64, second: i64| pod("p").share(first, 0).container("b", second, 0);
+    for (never, waits) in [
+        (pod("p").share(10, 10_001), pod("p").share(10, 10_000)),
+        (two_of(100, 200), two_of(100, 100)),
+        (
+            pod("p").share(20, 256).requests("cpu", "65"),
+            pod("p").share(80, 9_500).container("b", 80, 9_500),
+        ),
+    ] {
+        for (asked, outlook) in [(never, Outlook::Never), (waits, Outlook::NotYet)] {
+            world.pod(&asked);
+            assert_eq!(places(&mut world), Vec::<String>::new());
+            let id = world.cluster.pod_with_uid("p").unwrap();
+            let why = explain(&world.cluster, Subject::Pod(id)).unwrap();
+            let told = why.message();
+            assert_eq!(
+                (why.reason.as_str(), why.outlook),
+                ("InsufficientMGPU", outlook),
+                "{told}"
+            );
+            assert_says_never(&told, &why.remedy(), outlook == Outlook::Never);
+            world.remove_pod("p");
+        }
+    }
+}
+
+/// Whose queue has no quota left at the moment is told so too.
+#[test]
+fn who_waits_for_quota_and_asks_for_more_than_any_card_has_is_told_so() {
+    let mut world = World::with(capacity("enqueue, allocate, backfill", ""));
+    world.node(&node("g1").mgpu(2, 10_000, FIXED));
+    world.queue(&queue("team-a").capability("vke.volcengine.com/mgpu-core", "50"));
+    world.pod(&pod("holder").share(30, 1000));
+    assert_eq!(places(&mut world), ["holder: g1 main=0"]);
+    world.pod(&pod("p").share(30, 12_000));
+    insta::assert_snapshot!(world.refusal(), @"InsufficientScalarQuota: queue team-a: vke.volcengine.com/mgpu-core asked 30, used 30, quota 50; waiting can't help: no mGPU node could take the pod even if nothing ran on it: ask for less in one pod, or have a larger node added");
 }
 
 #[test]
