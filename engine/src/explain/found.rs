@@ -22,6 +22,8 @@ pub(super) struct Nodes<'c> {
     pub lead: String,
     /// How many of which nodes say what.
     pub counts: Vec<NodeCount>,
+    /// Whether all that is missing is that nodes take pods again: they are cordoned, or not ready.
+    pub are_away: bool,
     /// What the quotas of GPU nodes have too little of for pods without GPU.
     pub over_quota: Vec<Short>,
     /// Who asks them.

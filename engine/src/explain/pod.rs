@@ -303,8 +303,11 @@ fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
     let is_limited = !cluster.queue(shape.queue).is_nameless() && is_for(cluster, shape.queue, &shape.namespace);
     let lacks_quota = |alternative: &Alternative| is_limited && check.without_room(alternative).next().is_some();
     let looks = Looks::of_message();
-    let count = |alternative: Option<&Alternative>| {
+    let (mut some_away, mut some_there) = (false, false);
+    let mut count = |alternative: Option<&Alternative>| {
         let census = census::census(cluster, shape, alternative, &looks);
+        some_away |= census.unusable > 0;
+        some_there |= census.take + census.lack_room + census.lack_devices + census.not_asked > 0;
         let without_quota = alternative.is_some_and(lacks_quota);
         let parts = [
             (
@@ -358,6 +361,7 @@ fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
     Nodes {
         lead: lead.to_owned(),
         counts,
+        are_away: some_away && !some_there,
         over_quota: Vec::new(),
         shape,
         alternatives,
@@ -428,6 +432,8 @@ fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
     What::Nodes(Nodes {
         lead,
         counts: vec![count],
+        are_away: census.unusable > 0
+            && census.cards_in_use + census.too_complex + census.over_quota + census.lack_room + census.not_asked == 0,
         over_quota: match census.over_quota {
             0 => Vec::new(),
             _ => over_quota(cluster, shape),

@@ -16,6 +16,7 @@ impl Explanation<'_> {
             let remedy = self.reason.remedy(self.outlook, self.is_of_pod);
             return match &self.what {
                 What::Quota(short) => with_what_is_raised(self.cluster, remedy, short),
+                What::Nodes(nodes) if nodes.are_away && self.outlook == Outlook::NotYet => AWAY.to_owned(),
                 What::Said(_) | What::Nodes(_) => remedy.to_owned(),
             };
         };
@@ -26,6 +27,10 @@ impl Explanation<'_> {
         )
     }
 }
+
+/// What to do where every node that could take a pod takes none at the moment: it is nobody's pods that are in the way.
+const AWAY: &str = "ask an administrator to have one of these nodes uncordoned (kubectl uncordon), or mended where it is not ready, or have \
+                    a node added";
 
 /// How a remedy ends that has the limit raised.
 const RAISED: &str = "have the quota raised";

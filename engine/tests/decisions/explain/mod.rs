@@ -8,7 +8,7 @@ use engine::explain::{Asked, Fresh, Refresher, Subject, explain, progress, revie
 use engine::reason::Outlook;
 use engine::refs::WorkloadKind;
 
-use crate::world::{Object, World, bare_queue, capacity, group, held_job, node, pod, queue};
+use crate::world::{Object, World, bare_queue, capacity, configuration, group, held_job, node, pod, queue};
 
 /// Two nodes of 4 cards, a queue that may have 5, and a pod that holds so many.
 fn busy(held: i64) -> World {
@@ -149,6 +149,40 @@ fn who_lacks_what_nodes_have_that_take_no_pods_now_may_wait_for_them() {
         let id = world.cluster.pod_with_uid("p").unwrap();
         let outlook = explain(&world.cluster, Subject::Pod(id)).unwrap().outlook;
         assert_eq!(outlook, Outlook::NotYet);
+    }
+}
+
+/// They were to end pods, which hold nothing of it.
+#[test]
+fn who_waits_for_nodes_that_take_no_pods_now_is_to_have_them_take_pods() {
+    let remedy_of = |world: &World| {
+        let id = world.cluster.pod_with_uid("p").unwrap();
+        explain(&world.cluster, Subject::Pod(id)).unwrap().remedy()
+    };
+    let of_mgpu = |node: Object| node.mgpu(1, 10_000, "fixed-share");
+    let of_cards = |node: Object| node.cards("A100", 8);
+    let kinds: [(&dyn Fn(Object) -> Object, Object); 2] = [
+        (&of_cards, pod("p").requests("cpu", "1").asks("A100", 1)),
+        (&of_mgpu, pod("p").requests("cpu", "1").share(50, 1_000)),
+    ];
+    for (with_cards, waiting) in kinds {
+        for away in [Object::cordoned, Object::not_ready] {
+            let mut world = World::with(configuration("", "unnamedCards: free"));
+            world.node(&away(with_cards(node("n1"))));
+            world.queue(&queue("team-a").quota(r#"{"A100": 8}"#));
+            world.pod(&waiting);
+            assert_eq!(world.admit(), []);
+            let remedy = remedy_of(&world);
+            assert!(
+                remedy.contains("uncordoned") && !remedy.contains("end some"),
+                "{remedy}"
+            );
+            // Where another node is full, room may come there too.
+            world.node(&with_cards(node("n2")).offers("cpu", "0"));
+            assert_eq!(world.admit(), []);
+            let remedy = remedy_of(&world);
+            assert!(remedy.contains("end some of them"), "{remedy}");
+        }
     }
 }
 
