@@ -9,14 +9,18 @@ use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::print::Answer;
 use crate::queue;
+use crate::who::on_no_node;
 
 /// One card.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
     card: String,
+    /// Empty where no node has the card any more.
     resource: String,
-    kind: CardKind,
+    /// None where no node has the card any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<CardKind>,
     free: i64,
     used: i64,
     total: i64,
@@ -38,6 +42,9 @@ struct Types {
 const NO_QUEUE: &str = "-";
 /// What stands for it where the queue's quota does not name the card.
 const UNNAMED: &str = "<none>";
+
+/// The problem of a card that pods hold and no node has any more.
+const ON_NO_NODE: &str = "OnNoNode";
 
 /// What a queue may have of each card that it names.
 type Quotas = BTreeMap<String, i64>;
@@ -70,15 +77,20 @@ pub async fn answer(cluster: &Cluster, queue: Option<&str>) -> Result<Answer, Fa
     let types = cluster.card_types().await?;
     let (meant, notes) = meant(cluster, queue).await?;
     let (queue, quotas) = meant.unzip();
+    // What queues hold, not everybody may see.
+    let gone = match cluster.usages().await {
+        Ok(usages) => on_no_node(&types, &usages),
+        Err(Failure::Forbidden { .. }) => BTreeMap::new(),
+        Err(failure) => return Err(failure),
+    };
+    let quota = |card: &str| quotas.as_ref().and_then(|quotas| quotas.get(card).copied());
     let row = |card: CardType| {
         let status = card.status.unwrap_or_default();
         Row {
-            quota: quotas
-                .as_ref()
-                .and_then(|quotas| quotas.get(&card.spec.card_name).copied()),
+            quota: quota(&card.spec.card_name),
             card: card.spec.card_name,
             resource: card.spec.resource,
-            kind: card.spec.kind,
+            kind: Some(card.spec.kind),
             free: status.free,
             used: status.used,
             total: status.total,
@@ -86,8 +98,19 @@ pub async fn answer(cluster: &Cluster, queue: Option<&str>) -> Result<Answer, Fa
             problems: status.problems,
         }
     };
+    let gone = gone.into_iter().map(|(card, used)| Row {
+        quota: quota(&card),
+        card,
+        resource: String::new(),
+        kind: None,
+        free: 0,
+        used,
+        total: 0,
+        nodes: 0,
+        problems: ON_NO_NODE.to_owned(),
+    });
     let shown = Types {
-        cards: types.into_iter().map(row).collect(),
+        cards: types.into_iter().map(row).chain(gone).collect(),
         queue,
     };
     let mut answer = Answer::new(&shown).map_err(|error| Failure::unprintable(&error))?;
@@ -107,8 +130,12 @@ pub async fn answer(cluster: &Cluster, queue: Option<&str>) -> Result<Answer, Fa
                 row.free.to_string(),
                 row.total.to_string(),
                 row.quota.map_or_else(|| unnamed.to_owned(), |quota| quota.to_string()),
-                row.resource.clone(),
-                row.kind.to_string(),
+                if row.kind.is_some() {
+                    row.resource.clone()
+                } else {
+                    "-".to_owned()
+                },
+                row.kind.map_or_else(|| "-".to_owned(), |kind| kind.to_string()),
                 row.nodes.to_string(),
                 row.problems.clone(),
             ]
@@ -125,7 +152,12 @@ pub async fn answer(cluster: &Cluster, queue: Option<&str>) -> Result<Answer, Fa
         "PROBLEMS",
     ];
     answer.table(head, 3, &cells);
-    if let Some(units) = units(shown.cards.iter().map(|row| (row.card.as_str(), row.kind))) {
+    if let Some(units) = units(
+        shown
+            .cards
+            .iter()
+            .filter_map(|row| Some((row.card.as_str(), row.kind?))),
+    ) {
         answer.line(&format!("({units})"));
     }
     Ok(answer)

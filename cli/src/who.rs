@@ -1,6 +1,8 @@
 //! `kubectl card who`: which queues hold a card.
 
-use crds::card_type::CardKind;
+use std::collections::BTreeMap;
+
+use crds::card_type::{CardKind, CardType};
 use crds::card_usage::CardUsage;
 use crds::spelling;
 use serde::Serialize;
@@ -28,7 +30,9 @@ struct Holder {
 #[serde(rename_all = "camelCase")]
 struct Holders {
     card: String,
-    kind: CardKind,
+    /// None of a card that no node has any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<CardKind>,
     total: i64,
     free: i64,
     /// What pods hold for which no queue is charged.
@@ -40,22 +44,25 @@ struct Holders {
 /// Which queues hold the card or wait for it, the largest holder first; for who may not see that, how much of it is free.
 pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
     let types = cluster.card_types().await?;
-    let Some(found) = types.iter().find(|found| found.spec.card_name == card) else {
+    let (queues, note) = match cluster.usages().await {
+        Ok(usages) => (Some(usages), None),
+        Err(failure @ Failure::Forbidden { .. }) => (None, Some(format!("without the queues: {failure}"))),
+        Err(failure) => return Err(failure),
+    };
+    let found = types.iter().find(|found| found.spec.card_name == card);
+    let is_held = || on_no_node(&types, queues.as_deref().unwrap_or_default()).contains_key(card);
+    if found.is_none() && !is_held() {
         let known = types.iter().map(|known| known.spec.card_name.as_str());
         return Err(Failure::CardUnknown {
             card: card.to_owned(),
             meant: spelling::meant_card(card, known).map(str::to_owned),
         });
-    };
-    let (queues, note) = match cluster.usages().await {
-        Ok(usages) => (Some(holders(usages, card)), None),
-        Err(failure @ Failure::Forbidden { .. }) => (None, Some(format!("without the queues: {failure}"))),
-        Err(failure) => return Err(failure),
-    };
-    let status = found.status.clone().unwrap_or_default();
+    }
+    let queues = queues.map(|usages| holders(usages, card));
+    let status = found.and_then(|found| found.status.clone()).unwrap_or_default();
     let shown = Holders {
         card: card.to_owned(),
-        kind: found.spec.kind,
+        kind: found.map(|found| found.spec.kind),
         total: status.total,
         free: status.free,
         unaccounted: status.unaccounted,
@@ -63,13 +70,19 @@ pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
     };
     let mut answer = Answer::new(&shown).map_err(|error| Failure::unprintable(&error))?;
     answer.notes.extend(note);
-    answer.line(&format!(
-        "{}: {} of {} free, {} charged to no queue",
-        shown.card,
-        shown.free,
-        shown.kind.count(shown.total),
-        shown.unaccounted
-    ));
+    answer.line(&match shown.kind {
+        Some(kind) => format!(
+            "{}: {} of {} free, {} charged to no queue",
+            shown.card,
+            shown.free,
+            kind.count(shown.total),
+            shown.unaccounted
+        ),
+        None => format!(
+            "{}: no node has it any more, as after nodes have left or their labels have changed; what pods hold of it counts until they end",
+            shown.card
+        ),
+    });
     let Some(queues) = shown.queues else {
         return Ok(answer);
     };
@@ -99,6 +112,19 @@ pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
+/// The cards that pods of queues hold and no node has any more, by name, and how many of each.
+pub fn on_no_node(types: &[CardType], usages: &[CardUsage]) -> BTreeMap<String, i64> {
+    let of_queues = usages.iter().filter(|usage| !usage.spec.queue.is_empty());
+    let cards = of_queues.flat_map(|usage| usage.status.iter().flat_map(|status| &status.cards));
+    let mut held = BTreeMap::new();
+    for card in cards.filter(|card| card.own().allocated > 0) {
+        if types.iter().all(|known| known.spec.card_name != card.name) {
+            *held.entry(card.name.clone()).or_default() += card.own().allocated;
+        }
+    }
+    held
+}
+
 /// The queues whose own pods hold the card or wait for it, the largest holder first.
 fn holders(usages: Vec<CardUsage>, card: &str) -> Vec<Holder> {
     let mut queues = Vec::new();
@@ -126,6 +152,31 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// `kubectl card queue` showed them, and asked about one this said that no node has it.
+    #[test]
+    fn what_is_held_of_cards_that_no_node_has_any_more_is_known() {
+        let types: Vec<CardType> = serde_json::from_value(json!([{
+            "metadata": { "name": "a" }, "spec": { "cardName": "A", "resource": "nvidia.com/gpu", "kind": "Whole" },
+        }]))
+        .unwrap();
+        let usage = |queue: &str, card: &str, allocated: i64| -> CardUsage {
+            let own = json!({ "allocated": allocated, "waiting": 1 });
+            let card = json!({ "name": card, "allocated": 4, "requested": 4, "waiting": 1, "own": own });
+            let object =
+                json!({ "metadata": { "name": "u" }, "spec": { "queue": queue }, "status": { "cards": [card] } });
+            serde_json::from_value(object).unwrap()
+        };
+        let usages = [
+            usage("a", "A", 1),
+            usage("a", "gone", 2),
+            usage("b", "gone", 1),
+            // Only waited for, as with a name that is mistyped; and of no queue.
+            usage("a", "mistyped", 0),
+            usage("", "uncharged", 3),
+        ];
+        assert_eq!(on_no_node(&types, &usages), BTreeMap::from([("gone".to_owned(), 3)]));
+    }
 
     #[test]
     fn what_queues_below_another_hold_is_told_of_once() {
