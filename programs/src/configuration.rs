@@ -7,7 +7,9 @@
 use std::future::ready;
 use std::sync::Arc;
 
-use crds::configuration::{CARDGATE_YAML, Configuration, QueuePlugin, SCHEDULER_CONF, generation, unknown_keys};
+use crds::configuration::{
+    CARDGATE_YAML, Configuration, ConfigurationError, Parsed, QueuePlugin, SCHEDULER_CONF, generation, unknown_keys,
+};
 use crds::keys::CONFIG_MAP;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
@@ -20,6 +22,19 @@ use tracing::{error, info, warn};
 /// What the author of a configuration without quotas is told, who may have copied it from a document on something else.
 const QUEUES_ARE_UNLIMITED: &str = "volcano-scheduler.conf lists plugins, and neither capacity-card nor capacity: what is not listed is \
                                     off, so queues limit nothing. List one of the two to have quotas";
+
+/// What the `ConfigMap` says, with all that its author is told of it; without one, the defaults.
+pub fn parse(config_map: Option<&ConfigMap>) -> Result<Parsed, ConfigurationError> {
+    let data = config_map.and_then(|config_map| config_map.data.as_ref());
+    let text = |key: &str| data.and_then(|data| data.get(key)).map(String::as_str);
+    let mut parsed = Configuration::parse(text(SCHEDULER_CONF), text(CARDGATE_YAML))?;
+    let keys = data.into_iter().flatten().map(|(key, _)| key.as_str());
+    parsed.warnings.extend(unknown_keys(keys));
+    if parsed.configuration.queue_plugin == QueuePlugin::Off {
+        parsed.warnings.push(QUEUES_ARE_UNLIMITED.to_owned());
+    }
+    Ok(parsed)
+}
 
 /// What a change of the `ConfigMap` came to.
 #[derive(Debug, PartialEq)]
@@ -89,17 +104,13 @@ impl Reader {
         let (conf, own) = (text(SCHEDULER_CONF), text(CARDGATE_YAML));
         let generation = generation(conf, own);
         let unknown = unknown_keys(data.into_iter().flatten().map(|(key, _)| key.as_str()));
-        let read = Some((generation, unknown.clone()));
+        let read = Some((generation, unknown));
         if self.last == read {
             return None;
         }
         self.last = read;
-        let (in_force, read, warnings) = match Configuration::parse(conf, own) {
-            Ok(mut parsed) => {
-                parsed.warnings.extend(unknown);
-                if parsed.configuration.queue_plugin == QueuePlugin::Off {
-                    parsed.warnings.push(QUEUES_ARE_UNLIMITED.to_owned());
-                }
+        let (in_force, read, warnings) = match parse(config_map) {
+            Ok(parsed) => {
                 for warning in &parsed.warnings {
                     warn!("configuration: {warning}");
                 }

@@ -1,35 +1,28 @@
-//! What is counted: queues that have to be mended, cards that nobody is charged for, and what was said of the configuration.
-
-use std::collections::BTreeSet;
+//! What is counted: queues that have to be mended, and cards that nobody is charged for.
 
 use crds::card_type::CardType;
 use crds::card_usage::CardUsage;
+use crds::configuration::{Configuration, UnnamedCards, UnqueuedCards};
 use crds::dra::DeviceClass;
-use crds::keys::{CONFIG_MAP, NAMESPACE};
-use engine::happening::Happening;
-use k8s_openapi::api::core::v1::{ConfigMap, Event};
-use kube::Api;
-use kube::api::ListParams;
 use serde_json::Value;
 
 use super::{Finding, Result};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
-use crate::known::parse;
 use crate::lint::selectors_not_evaluated;
 
 /// How many of a kind are listed one by one.
 const MOST: usize = 20;
 
-/// Looks at queues, cards and the configuration.
-pub(super) async fn findings(cluster: &Cluster) -> Vec<Finding> {
+/// Looks at queues and cards, by this configuration where it is known.
+pub(super) async fn findings(cluster: &Cluster, configuration: Option<&Configuration>) -> Vec<Finding> {
     let mut findings = vec![];
     findings.extend(match cluster.usages().await {
         Ok(usages) => of_queues(&usages),
         Err(failure) => vec![of_failure("queues", &failure)],
     });
     findings.extend(match cluster.card_types().await {
-        Ok(types) => of_cards(&types),
+        Ok(types) => of_cards(&types, configuration),
         Err(failure) => vec![of_failure("cards", &failure)],
     });
     match cluster
@@ -41,7 +34,6 @@ pub(super) async fn findings(cluster: &Cluster) -> Vec<Finding> {
         Err(kube::Error::Api(status)) if status.code == 404 => {}
         Err(error) => findings.push(Finding::unseen("deviceclasses", "list deviceclasses", &error)),
     }
-    findings.extend(of_configuration(cluster).await);
     findings
 }
 
@@ -65,18 +57,50 @@ fn of_queues(usages: &[CardUsage]) -> Vec<Finding> {
     listed(bad, "queues", &format!("all {} can be satisfied", usages.len()))
 }
 
-fn of_cards(types: &[CardType]) -> Vec<Finding> {
+/// Where to look for those who have cards that no queue is charged for.
+fn whose_cards(configuration: Option<&Configuration>) -> String {
+    let settings = configuration.map(|configuration| &configuration.cardgate);
+    let charges_all = settings.is_some_and(|settings| settings.unqueued_cards == UnqueuedCards::Charge);
+    let are_free = settings.is_none_or(|settings| settings.unnamed_cards == UnnamedCards::Free);
+    let places = [
+        (
+            !charges_all,
+            "the pods without a queue (kubectl get pods -A -l '!card.volcano.sh/queue'), and name a queue on their namespaces",
+        ),
+        (
+            charges_all,
+            "the pods of kube-system and those that nodes run by themselves, which no queue is ever charged for",
+        ),
+        (
+            are_free,
+            "those of queues that don't say which card they ask for (no annotation volcano.sh/card.name), which are charged for none where \
+             cardgate.yaml has unnamedCards: free: name their cards, or set charge",
+        ),
+        (
+            true,
+            "those that were let in for another card than their node has now (annotation volcano.sh/card.assigned), as after the node's \
+             labels have changed",
+        ),
+        (
+            true,
+            "those whose deletion has taken longer than cardgate's terminatingTimeout, as a finalizer can have it (kubectl get pods -A shows \
+             them as Terminating)",
+        ),
+    ];
+    let places = places
+        .into_iter()
+        .filter_map(|(applies, place)| applies.then_some(place));
+    places.collect::<Vec<_>>().join("; among ")
+}
+
+fn of_cards(types: &[CardType], configuration: Option<&Configuration>) -> Vec<Finding> {
     let bad = types.iter().filter_map(|card| {
         let (name, status) = (&card.spec.card_name, card.status.as_ref()?);
         let mut said = Vec::new();
         if status.unaccounted > 0 {
-            let count = status.unaccounted;
+            let (count, places) = (status.unaccounted, whose_cards(configuration));
             said.push(format!(
-                "{count} in use that no queue is charged for: look among the pods without a queue (kubectl get pods -A -l \
-                 '!card.volcano.sh/queue'), and name a queue on their namespaces; among those that were let in for another card than \
-                 their node has now (annotation volcano.sh/card.assigned), as after the node's labels have changed; or among those whose \
-                 deletion has taken longer than cardgate's terminatingTimeout, as a finalizer can have it (kubectl get pods -A shows them as \
-                 Terminating)"
+                "{count} in use that no queue is charged for: look among {places}"
             ));
         }
         if status.not_counted > 0 {
@@ -109,7 +133,7 @@ fn of_classes(classes: Vec<Value>) -> Vec<Finding> {
 }
 
 /// What was found, up to a number; that all is well, where nothing was.
-fn listed(found: impl Iterator<Item = Finding>, what: &str, all_well: &str) -> Vec<Finding> {
+pub(super) fn listed(found: impl Iterator<Item = Finding>, what: &str, all_well: &str) -> Vec<Finding> {
     let mut found: Vec<_> = found.collect();
     let more = found.len().saturating_sub(MOST);
     found.truncate(MOST);
@@ -119,49 +143,6 @@ fn listed(found: impl Iterator<Item = Finding>, what: &str, all_well: &str) -> V
         found.push(Finding::new(Result::Warning, what, format!("{more} more like these")));
     }
     found
-}
-
-/// What the configuration is called among what was found.
-const WHAT: &str = "configuration";
-
-/// Whether the configuration can be read; and where it can, or is not to be seen, what the operator said of it lately: of one that can't be
-/// read it speaks once, and that is forgotten in an hour.
-async fn of_configuration(cluster: &Cluster) -> Vec<Finding> {
-    let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), NAMESPACE);
-    match maps.get(CONFIG_MAP).await.as_ref().map(parse) {
-        Ok(Err(error)) => {
-            let details = format!("{error}: the last one that could be read is in force, or the defaults");
-            let problem = Finding::new(Result::Problem, WHAT, details);
-            let said = said_of_configuration(cluster, |_| true).await.into_iter();
-            [problem]
-                .into_iter()
-                .chain(said.filter(|said| said.result != Result::Ok))
-                .collect()
-        }
-        // What could not be read once can be now.
-        Ok(Ok(_)) => said_of_configuration(cluster, |said| said != Happening::InvalidConfiguration.as_str()).await,
-        Err(_) => said_of_configuration(cluster, |_| true).await,
-    }
-}
-
-/// What the operator said of the configuration lately, by reason and message, as far as that still matters.
-async fn said_of_configuration(cluster: &Cluster, matters: impl Fn(&str) -> bool) -> Vec<Finding> {
-    let api: Api<Event> = Api::namespaced(cluster.client(), NAMESPACE);
-    let about = format!("involvedObject.kind=ConfigMap,involvedObject.name={CONFIG_MAP},type=Warning");
-    let events = match api.list(&ListParams::default().fields(&about).limit(500)).await {
-        Ok(events) => events.items,
-        Err(error) => return vec![Finding::unseen(WHAT, &format!("list events in {NAMESPACE}"), &error)],
-    };
-    let said = events
-        .into_iter()
-        .map(|event| (event.reason.unwrap_or_default(), event.message.unwrap_or_default()));
-    // What is installed is looked at itself.
-    let of_parts = [Happening::InstallationIncomplete, Happening::InstallationChanged].map(Happening::as_str);
-    let said = said.filter(|(reason, _)| matters(reason) && !of_parts.contains(&&**reason));
-    let said: BTreeSet<(String, String)> = said.collect();
-    let said = said.into_iter();
-    let said = said.map(|(reason, message)| Finding::new(Result::Warning, WHAT, format!("{reason}: {message}")));
-    listed(said, WHAT, "no warning in the last hour")
 }
 
 #[cfg(test)]
@@ -179,11 +160,36 @@ mod tests {
             });
             serde_json::from_value::<CardType>(card).unwrap()
         };
-        let found = of_cards(&[card("A100", "", 0), card("GB200", "SeveralNodesReach", 3)]);
+        let found = of_cards(&[card("A100", "", 0), card("GB200", "SeveralNodesReach", 3)], None);
         let [bad] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!((bad.result, &*bad.what), (Result::Warning, "card GB200"));
         let said = "3 devices that several nodes reach are in no number; SeveralNodesReach: kubectl describe cardtype says more";
         assert_eq!(bad.details, said);
+    }
+
+    /// The advice was to name queues, which those have that are free.
+    #[test]
+    fn who_is_free_since_he_names_no_card_is_looked_for_where_that_is_so() {
+        let card = json!({
+            "metadata": { "name": "a" }, "spec": { "cardName": "A", "resource": "nvidia.com/gpu", "kind": "Whole" },
+            "status": { "unaccounted": 2 },
+        });
+        let card = serde_json::from_value::<CardType>(card).unwrap();
+        let said = |cardgate: &str| {
+            let configuration = Configuration::parse(None, Some(cardgate)).unwrap().configuration;
+            of_cards(std::slice::from_ref(&card), Some(&configuration))
+                .remove(0)
+                .details
+        };
+        for (cardgate, free, without_queue) in [
+            ("", false, true),
+            ("unnamedCards: free", true, true),
+            ("{unnamedCards: free, unqueuedCards: charge}", true, false),
+        ] {
+            let said = said(cardgate);
+            assert_eq!(said.contains("unnamedCards: free"), free, "{said}");
+            assert_eq!(said.contains("pods without a queue"), without_queue, "{said}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `kubectl card check`: whether the installation is as it should be, as far as the user may see it.
 
 mod cards;
+mod configuration;
 mod doors;
 mod installed;
 mod rights;
@@ -77,7 +78,9 @@ pub async fn answer(cluster: &Cluster) -> std::result::Result<Answer, Failure> {
     findings.extend(doors::findings(cluster, &installed).await);
     findings.extend(running::findings(cluster).await);
     findings.extend(rights::findings(cluster).await);
-    findings.extend(cards::findings(cluster).await);
+    let (of_configuration, configuration) = configuration::findings(cluster).await;
+    findings.extend(cards::findings(cluster, configuration.as_ref()).await);
+    findings.extend(of_configuration);
     let mut answer = Answer::new(&findings).map_err(|error| Failure::unprintable(&error))?;
     let cells: Vec<_> = findings
         .iter()

@@ -16,11 +16,12 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::{DeserializeGuard, ObjectMeta};
+use programs::configuration;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use webhook::knowledge::{CardFacts, GroupFacts, Knowledge, NamespaceFacts, QueueFacts, group_key};
 
-use super::{Asks, ClaimKey, Known, is_configuration, parse};
+use super::{Asks, ClaimKey, Known, is_configuration};
 use crate::cluster::Cluster;
 use crate::failure::{Failure, lacks_right, words};
 use crate::manifests::Manifest;
@@ -85,7 +86,7 @@ impl Gathered {
         {
             Ok(found) => {
                 self.configuration = found
-                    .and_then(|found| parse(&found).ok())
+                    .and_then(|found| configuration::parse(Some(&found)).ok())
                     .map(|read| read.configuration.into());
             }
             Err(error) => {
@@ -193,7 +194,7 @@ impl Gathered {
             ("resource.k8s.io", "ResourceClaim" | "ResourceClaimTemplate") => self.take_claim(manifest),
             ("", "Node") => self.nodes.extend(read(&manifest.object)),
             ("", "ConfigMap") if is_configuration(manifest) => {
-                let read = read(&manifest.object).and_then(|found| parse(&found).ok());
+                let read = read(&manifest.object).and_then(|found| configuration::parse(Some(&found)).ok());
                 self.configuration = read.map(|read| read.configuration.into()).or(self.configuration.take());
             }
             ("card.volcano.sh", "CardType") => {

@@ -5,13 +5,11 @@ mod gathered;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crds::configuration::{CARDGATE_YAML, Configuration, Parsed, SCHEDULER_CONF, unknown_keys};
 use crds::dra::{ClaimSpec, DeviceClass};
 use crds::keys::{CONFIG_MAP, NAMESPACE};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use gathered::Gathered;
-use k8s_openapi::api::core::v1::ConfigMap;
 use webhook::knowledge::{Knowledge, group_key};
 use webhook::lookup::{LookupError, Lookups};
 use webhook::view::{Found, Lookup};
@@ -175,13 +173,4 @@ pub fn is_configuration(manifest: &Manifest) -> bool {
     manifest.group_and_kind() == ("", "ConfigMap")
         && manifest.name() == CONFIG_MAP
         && manifest.namespace().is_none_or(|namespace| namespace == NAMESPACE)
-}
-
-/// What the configuration says.
-pub fn parse(found: &ConfigMap) -> Result<Parsed, crds::configuration::ConfigurationError> {
-    let text = |key: &str| Some(found.data.as_ref()?.get(key)?.as_str());
-    let mut parsed = Configuration::parse(text(SCHEDULER_CONF), text(CARDGATE_YAML))?;
-    let keys = found.data.iter().flatten().map(|(key, _)| key.as_str());
-    parsed.warnings.extend(unknown_keys(keys));
-    Ok(parsed)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crds::keys::EXEMPT_NAMESPACES;
 use crds::spelling;
+use programs::configuration;
 use serde_json::Value;
 use webhook::denial::Denial;
 use webhook::door::Verdict;
@@ -16,7 +17,7 @@ use super::before::Before;
 use super::{Linted, Operation, Refused, claims};
 use crate::applied::updated;
 use crate::door::{Door, DoorError, write};
-use crate::known::{Known, Supposed, is_configuration, parse};
+use crate::known::{Known, Supposed, is_configuration};
 use crate::manifests::Manifest;
 use crate::templates::{pod_of, template};
 
@@ -248,7 +249,7 @@ fn judge_configuration(manifest: &Manifest, linted: &mut Linted) {
     };
     match serde_json::from_value(manifest.object.clone()) {
         Err(error) => linted.refused = Some(refused(error.to_string())),
-        Ok(found) => match parse(&found) {
+        Ok(found) => match configuration::parse(Some(&found)) {
             Ok(parsed) => linted.warnings = parsed.warnings,
             Err(error) => linted.refused = Some(refused(format!("it would not come into force: {error}"))),
         },
