@@ -113,7 +113,8 @@ pub struct CardUsageStatus {
     pub problems: String,
     /// `Valid`: what the queue says can be read. Where False, nothing is admitted, and the message says what to mend.
     /// `Satisfiable`: the cluster has what the queue says, its quota and capability, and what all are guaranteed and deserve. Where
-    /// False, what there is goes to those whose turn it is.
+    /// False, what there is goes to those whose turn it is. `Open`, where False: the queue takes no pods, as one that was closed, and some
+    /// wait in it.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

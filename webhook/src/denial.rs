@@ -215,7 +215,8 @@ pub enum Denial {
     )]
     QueueHasChildren { queue: String, child: String, count: usize },
     #[error(
-        "queue {queue:?} has pods ({count} that were let in, see its CardUsage): let them end first, or close the queue"
+        "queue {queue:?} has pods ({count} that were let in, see its CardUsage): let them end first, and close the queue (status.state: Closed) to have no others \
+         let in meanwhile"
     )]
     QueueHasPods { queue: String, count: u64 },
     #[error(

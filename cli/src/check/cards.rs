@@ -4,6 +4,7 @@ use crds::card_type::CardType;
 use crds::card_usage::CardUsage;
 use crds::configuration::{Configuration, UnnamedCards, UnqueuedCards};
 use crds::dra::DeviceClass;
+use engine::reason::Reason;
 use serde_json::Value;
 
 use super::{Finding, Result};
@@ -52,7 +53,13 @@ fn of_queues(usages: &[CardUsage]) -> Vec<Finding> {
     });
     let bad = bad.map(|(queue, problems)| {
         let details = format!("{problems}: kubectl describe cardusage {queue} says what to mend");
-        Finding::new(Result::Problem, format!("queue {queue}"), details)
+        // Who has closed it may have meant to.
+        let result = if problems == Reason::QueueNotOpen.as_str() {
+            Result::Warning
+        } else {
+            Result::Problem
+        };
+        Finding::new(result, format!("queue {queue}"), details)
     });
     listed(bad, "queues", &format!("all {} can be satisfied", usages.len()))
 }

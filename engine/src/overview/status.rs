@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::discovery::{Card, Problem, Severity};
 use crate::happening::Happening;
+use crate::reason::Reason;
 
 /// Condition of inventories: every labelled card could be counted.
 const CARDS_PUBLISHED: &str = "CardsPublished";
@@ -43,6 +44,8 @@ const SEVERAL_NODES: &str = "SeveralNodesReach";
 const VALID: &str = "Valid";
 /// Condition of a usage: the cluster has what the queue says.
 const SATISFIABLE: &str = "Satisfiable";
+/// Condition of usages of queues that take no pods, while some wait there.
+const OPEN: &str = "Open";
 /// How long a list of cards in a column of `kubectl get` may be, in characters, so that a line fits 120.
 const COLUMN: usize = 40;
 /// How many problems, or nodes, one message lists.
@@ -210,11 +213,12 @@ pub fn card_type(counts: CardTypeStatus, resource: &str, conflicts: &[(&str, &st
 }
 
 /// What a usage says with these figures of its queue: why the queue can't be used, and what it says that can't all be had at the
-/// moment, each in one word and in a sentence.
+/// moment, each in one word and in a sentence; and its state, where it is closed.
 pub fn usage(
     figures: CardUsageStatus,
     problem: Option<(&str, &str)>,
     unsatisfiable: Option<(&str, &str)>,
+    closed: Option<&str>,
 ) -> CardUsageStatus {
     let list = |count: fn(&QueueCard) -> i64| {
         let counts = figures.cards.iter().map(|card| (card.name.as_str(), count(card)));
@@ -224,6 +228,15 @@ pub fn usage(
         let (reason, message) = wrong.unwrap_or(fine);
         condition(kind, wrong.is_none(), reason, message)
     };
+    // Whoever has closed a queue knows that: it is a problem for those who wait.
+    let shut = closed.filter(|_| figures.waiting > 0).map(|state| {
+        let message = format!(
+            "the queue is {state}, not Open: what waits in it waits until its status.state is Open again, or names another queue"
+        );
+        condition(OPEN, false, Reason::QueueNotOpen.as_str(), &message)
+    });
+    let problems = problem.into_iter().chain(unsatisfiable).map(|(reason, _)| reason);
+    let problems = list_reasons(problems.chain(shut.iter().map(|_| Reason::QueueNotOpen.as_str())));
     let is_of_use = |card: &&QueueCard| card.quota.is_some_and(|quota| quota > 0) || card.allocated > 0;
     let of_quota = |card: &QueueCard| {
         let quota = card.quota.map_or_else(|| "-".to_owned(), |quota| quota.to_string());
@@ -234,15 +247,18 @@ pub fn usage(
         quota: list(|card| card.quota.unwrap_or(0)),
         allocated: list(|card| card.allocated),
         requested: list(|card| card.requested),
-        problems: list_reasons(problem.into_iter().chain(unsatisfiable).map(|(reason, _)| reason)),
-        conditions: vec![
+        problems,
+        conditions: [
             says(VALID, ("Readable", "what the queue says can be read"), problem),
             says(
                 SATISFIABLE,
                 ("Possible", "the cluster has what the queue says"),
                 unsatisfiable,
             ),
-        ],
+        ]
+        .into_iter()
+        .chain(shut)
+        .collect(),
         ..figures
     }
 }

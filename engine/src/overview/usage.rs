@@ -73,7 +73,8 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
     let unsatisfiable = unsatisfiable
         .as_ref()
         .map(|(reason, text)| (reason.as_str(), text.as_str()));
-    status::usage(figures, problem, unsatisfiable)
+    let closed = queue.terms().and_then(|terms| terms.closed.as_deref());
+    status::usage(figures, problem, unsatisfiable, closed)
 }
 
 /// What a queue may have at most by its own capability; none where that limits nothing.

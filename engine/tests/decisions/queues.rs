@@ -1,5 +1,6 @@
 //! Queues that come late, change, close, or say who may use them; nodes that come late.
 
+use engine::overview::Shown;
 use serde_json::json;
 
 use crate::world::{World, bare_pod, configuration, node, pod, queue};
@@ -76,6 +77,37 @@ fn a_closed_queue_lets_its_pods_in_once_it_is_open() {
     assert_eq!(world.refusal_of("p"), "QueueNotOpen");
     world.queue(&closed.set(["status"], json!({})));
     assert_eq!(world.admit_names(), ["p"]);
+}
+
+/// Nobody saw why they waited who looked at the queue.
+#[test]
+fn a_closed_queue_shows_a_problem_while_somebody_waits_there() {
+    let mut world = world();
+    let closed = queue("team-a").quota(r#"{"A": 2}"#).set(["status", "state"], "Closed");
+    let problems = |world: &mut World| {
+        let shown = world.shown().into_iter().rev();
+        let mut usages = shown.filter_map(|shown| match shown {
+            Shown::Usage { status, .. } => status,
+            _ => None,
+        });
+        let usage = usages.next().unwrap();
+        let of_state = usage.conditions.into_iter().find(|condition| condition.type_ == "Open");
+        let is_problem = usage.problems.contains("QueueNotOpen");
+        (is_problem, of_state.map(|condition| condition.message))
+    };
+    world.queue(&closed);
+    assert_eq!(problems(&mut world), (false, None));
+    world.pod(&pod("p").asks("A", 1));
+    assert_eq!(world.refusal_of("p"), "QueueNotOpen");
+    let (problem, message) = problems(&mut world);
+    let message = message.unwrap();
+    assert!(problem, "{message}");
+    assert!(message.contains("is Closed, not Open"), "{message}");
+    world.queue(&closed.clone().set(["status"], json!({})));
+    assert_eq!(world.admit_names(), ["p"]);
+    assert_eq!(problems(&mut world), (false, None));
+    world.queue(&closed);
+    assert_eq!(problems(&mut world), (false, None), "nobody waits");
 }
 
 #[test]

@@ -275,7 +275,7 @@ fn usage(uid: &str, quota: i64) -> Report {
     Report::Shown(Box::new(Shown::Usage {
         queue: "team-a".into(),
         queue_uid: uid.into(),
-        status: Some(status::usage(queue, None, None)),
+        status: Some(status::usage(queue, None, None, None)),
     }))
 }
 

@@ -167,7 +167,7 @@ fn a_usage_lists_its_cards() {
         waiting_pods: 8,
         ..CardUsageStatus::default()
     };
-    let status = usage(queue.clone(), None, None);
+    let status = usage(queue.clone(), None, None, None);
     assert_eq!(
         (&*status.quota, &*status.allocated, &*status.requested),
         ("A x8, B x2", "A x3, D x2", "A x10, C x1, D x2")
@@ -179,17 +179,20 @@ fn a_usage_lists_its_cards() {
         conditions(&status.conditions),
         [("Valid", "True", "Readable"), possible]
     );
-    let status = usage(queue.clone(), Some(("QueueInvalid", "mend it")), None);
+    let status = usage(queue.clone(), Some(("QueueInvalid", "mend it")), None, None);
     assert_eq!(status.problems, "QueueInvalid");
     assert_eq!(
         conditions(&status.conditions),
         [("Valid", "False", "QueueInvalid"), possible]
     );
-    let status = usage(queue, None, Some(("DeservedAboveCluster", "too much")));
+    let status = usage(queue, None, Some(("DeservedAboveCluster", "too much")), None);
     assert_eq!(status.problems, "DeservedAboveCluster");
     assert_eq!(
         conditions(&status.conditions)[1],
         ("Satisfiable", "False", "DeservedAboveCluster")
     );
-    assert_eq!(usage(CardUsageStatus::default(), None, None).quota, "<none>");
+    assert_eq!(
+        usage(CardUsageStatus::default(), None, None, Some("Closed")).quota,
+        "<none>"
+    );
 }
