@@ -88,7 +88,7 @@ pub enum Found {
 #[derive(Debug, Default)]
 pub struct Fresh {
     answers: Vec<(Lookup, Found)>,
-    lacks_claims: bool,
+    unanswered: Vec<Lookup>,
 }
 
 impl Fresh {
@@ -99,13 +99,18 @@ impl Fresh {
 
     /// Goes without an answer.
     pub fn go_without(&mut self, lookup: Lookup, unanswered: Found) {
-        self.lacks_claims |= lookup.is_about_claims();
+        self.unanswered.push(lookup.clone());
         self.add(lookup, unanswered);
     }
 
     /// Whether there is a claim of which nothing was found out.
     pub fn lacks_claims(&self) -> bool {
-        self.lacks_claims
+        self.unanswered.iter().any(Lookup::is_about_claims)
+    }
+
+    /// Whether nobody answered this: then nothing is known of it, not even that it is not there.
+    pub fn is_unanswered(&self, lookup: &Lookup) -> bool {
+        self.unanswered.contains(lookup)
     }
 
     /// How many answers there are.

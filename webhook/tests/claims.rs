@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{World, pod, pod_review, review};
@@ -15,6 +15,8 @@ use webhook::Options;
 use webhook::door::Door;
 use webhook::endpoint::Endpoint;
 use webhook::knowledge::CardFacts;
+use webhook::lookup::Lookups;
+use webhook::view::Lookup;
 
 const NVIDIA: &str = "gpu.nvidia.com";
 
@@ -210,6 +212,29 @@ fn nobody_is_refused_because_claims_cannot_be_read() {
     let review = pod_review(&claiming("NVIDIA-H100", &["a100"])).to_string();
     let verdict = futures::executor::block_on(door.verdict(Endpoint::Mutate, review.as_bytes())).unwrap();
     assert_eq!(verdict.denial, None);
+}
+
+/// "`DeviceClass` does not exist", of one that is there: the API server had no time.
+#[test]
+fn a_class_of_which_nobody_answers_is_not_said_to_be_missing() {
+    let world = world();
+    claim(&world, "a100", &form(NVIDIA, ""));
+    let busy = common::FakeApi {
+        silent_about_classes: true,
+        claims: Mutex::new(world.api.claims.lock().unwrap().clone()),
+        ..common::FakeApi::default()
+    };
+    let busy = Arc::new(busy);
+    let door = Door::new(
+        Arc::clone(&world.knowledge),
+        Arc::clone(&busy) as Arc<dyn Lookups>,
+        Options::default(),
+        Arc::new(()),
+    );
+    let review = pod_review(&claiming("NVIDIA-H100", &["a100"])).to_string();
+    let verdict = futures::executor::block_on(door.verdict(Endpoint::Mutate, review.as_bytes())).unwrap();
+    assert!(busy.asked.lock().unwrap().contains(&Lookup::Class(NVIDIA.to_owned())));
+    assert_eq!((verdict.denial, verdict.warnings), (None, vec![]));
 }
 
 /// The API server waits five seconds for the whole answer, and nobody may keep a door busy for longer.

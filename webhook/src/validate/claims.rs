@@ -59,6 +59,7 @@ pub fn check<S: AsRef<str>>(
                 Err(unknown) => {
                     is_all_known = false;
                     match unknown {
+                        Unknown::Class(class) if view.fresh.is_unanswered(&Lookup::Class(class.clone())) => {}
                         Unknown::Class(class) => warnings.push(Warning::DeviceClassMissing { place: place(), class }),
                         Unknown::Selector(why) => warnings.push(Warning::SelectorNotEvaluated { place: place(), why }),
                         Unknown::None(why) => warnings.push(Warning::NoDeviceSelected { place: place(), why }),
