@@ -308,6 +308,21 @@ mod tests {
         }
     }
 
+    /// **Webhook Admission** of the mGPU document: no impact on other pods. It was too long for them, too.
+    #[test]
+    fn how_containers_share_cards_is_limited_for_those_alone_that_ask_for_shares() {
+        let long = json!({ "vke.volcengine.com/container-multiple-gpu": "1,".repeat(600) });
+        let asking = |resource: &str| {
+            let resources = json!({ "requests": { resource: "100" } });
+            let mut object = pod(&long, &json!({ "schedulingGates": [{ "name": GATE }] }));
+            object["spec"]["containers"][0]["resources"] = resources;
+            refusal(object)
+        };
+        let said = asking("vke.volcengine.com/mgpu-core").unwrap_or_default();
+        assert!(said.contains("has 1200 characters, and 1024 are allowed"), "{said:?}");
+        assert_eq!(asking("cpu"), None);
+    }
+
     #[test]
     fn other_kinds_are_judged_by_their_own_policies() {
         let queue = |annotations: Value| {

@@ -288,7 +288,8 @@ async fn without_the_door_the_policies_have_the_same_bounds() -> Outcome {
             "annotation {key} has {} characters, and {most} are allowed: shorten it",
             most + 1
         );
-        refused(named("long").annotation(key, &"1".repeat(most + 1)), &says).await?;
+        let long = named("long").request(MGPU_CORE, 100);
+        refused(long.annotation(key, &"1".repeat(most + 1)), &says).await?;
     }
     let many: Vec<_> = (0..17).map(|index| (1, 3 + index % 6, MEMORY / 3)).collect();
     let says = "the pod has 17 containers that request mGPU, and 16 are allowed: split the pod";
