@@ -33,7 +33,8 @@ const NOT_FOUND: u16 = 404;
 const QUESTIONS: usize = 32;
 /// How many of them are about claims, and about groups: tenants write these, as long as objects can be, and each is in memory three times
 /// while it is read. Of a claim that is not found out in time nothing is said, so nobody waits long for his turn to ask; but whose group is not is
-/// refused, so groups wait, and for no claims.
+/// refused, so groups wait, and for no claims. Nobody can fill that queue as he could the one of claims: groups are watched, so only those are asked
+/// about that are not there, of which there is nothing to read, or that the watch has not delivered yet.
 const QUESTIONS_ABOUT_CLAIMS: usize = 4;
 const QUESTIONS_ABOUT_GROUPS: usize = 4;
 
