@@ -112,20 +112,34 @@ struct Writing<K> {
 
 impl<K: Shown> Writing<K> {
     async fn carry_out(&mut self, plan: Plan<K>) -> Result<Left<K>, (Left<K>, RequestError)> {
-        let (record, object, status) = match plan {
-            Plan::Nothing => return Ok(Left::Unknown),
-            Plan::Delete => return self.delete().await,
-            // An object that is there although it was not seen is made to say what it should.
-            Plan::Create(record) => (Arc::clone(&record), !self.create(&record).await?, true),
-            Plan::Update { record, object, status } => (record, object, status),
-        };
+        match plan {
+            Plan::Nothing => Ok(Left::Unknown),
+            Plan::Delete => self.delete().await,
+            Plan::Create(record) => self.make(record).await,
+            Plan::Update { record, object, status } => match self.update(&record, object, status).await {
+                Ok(()) => Ok(Left::Record(record)),
+                // It is gone since it was listed, as what a node owned that went while nobody led.
+                Err((Left::Nothing, _)) => self.make(record).await,
+                Err(failed) => Err(failed),
+            },
+        }
+    }
+
+    /// Makes the object; one that is there although it was not seen is made to say what it should.
+    async fn make(&mut self, record: Arc<Record<K>>) -> Result<Left<K>, (Left<K>, RequestError)> {
+        let is_there = !self.create(&record).await?;
+        self.update(&record, is_there, true).await?;
+        Ok(Left::Record(record))
+    }
+
+    async fn update(&mut self, record: &Record<K>, object: bool, status: bool) -> Result<(), (Left<K>, RequestError)> {
         if object {
-            self.patch_object(&record).await?;
+            self.patch_object(record).await?;
         }
         if status {
-            self.patch_status(&record).await?;
+            self.patch_status(record).await?;
         }
-        Ok(Left::Record(record))
+        Ok(())
     }
 
     /// Creates the object; false where it is there already.
@@ -287,5 +301,72 @@ pub(super) async fn write_event(
             error: Some(error),
             kind_is_gone: false,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use crds::card_inventory::{CardInventory, CardInventorySpec, CardInventoryStatus};
+    use http::{Method, Request, Response, StatusCode};
+    use kube::client::Body;
+
+    use super::*;
+
+    /// At a start, of what has gone with its node meanwhile: a warning each, and nothing shown until it was tried again.
+    #[tokio::test]
+    async fn what_is_gone_since_it_was_listed_is_made_anew_at_once() {
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let heard = Arc::clone(&asked);
+        let server = tower::service_fn(move |request: Request<Body>| {
+            let heard = Arc::clone(&heard);
+            async move {
+                let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+                let is_there = heard.lock().unwrap().iter().any(|said| said.starts_with("POST"));
+                heard
+                    .lock()
+                    .unwrap()
+                    .push(format!("{method} {}", path.rsplit('/').next().unwrap_or_default()));
+                let (code, body) = if method == Method::POST {
+                    (
+                        StatusCode::CREATED,
+                        json!({ "metadata": { "name": "n1" }, "spec": { "nodeName": "n1" } }),
+                    )
+                } else if is_there {
+                    (StatusCode::OK, json!({ "metadata": { "name": "n1" } }))
+                } else {
+                    let status = json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "gone" });
+                    (StatusCode::NOT_FOUND, status)
+                };
+                let response = Response::builder().status(code);
+                response.body(Body::from(body.to_string().into_bytes()))
+            }
+        });
+        let sender = Sender {
+            client: Client::new(server, "default"),
+            metrics: Arc::default(),
+        };
+        let record: Record<CardInventory> = Record {
+            owner_uid: "1".into(),
+            spec: CardInventorySpec {
+                node_name: "n1".to_owned(),
+            },
+            status: CardInventoryStatus::default(),
+        };
+        let plan = Plan::Update {
+            record: Arc::new(record),
+            object: false,
+            status: true,
+        };
+        let written = write_object(sender, "n1".into(), plan).await;
+        assert!(
+            written.error.is_none() && matches!(written.left, Left::Record(_)),
+            "{written:?}"
+        );
+        assert_eq!(
+            *asked.lock().unwrap(),
+            ["PATCH status", "POST cardinventories", "PATCH status"]
+        );
     }
 }
