@@ -110,7 +110,9 @@ impl Cluster {
             let pods = self.node(id).gpu_pods.iter().copied();
             let had_its_cards = |id: &PodId| self.pod(*id).is_some_and(|pod| !self.is_unplaced_by(pod, before));
             let pods: Vec<_> = pods.filter(had_its_cards).collect();
-            pods.into_iter().for_each(|pod| self.note_unplaced(pod));
+            for pod in pods {
+                self.note_unplaced(pod);
+            }
         }
     }
 

@@ -125,13 +125,10 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
         cluster.is_all_read(),
         "pods have to be read anew before anything is decided"
     );
-    let mut round = Round::default();
-    for due in cluster.advance(now) {
-        let Due::Reservation(pod) = due;
-        round.actions.extend(reservation_ran_out(cluster, pod, now));
-    }
-    cluster.grow_tree();
-    round.actions.extend(overdrawing(cluster, now));
+    let mut round = Round {
+        actions: sent_back(cluster, now),
+        ..Round::default()
+    };
     cluster.forget_unused_names_in_time();
     cluster.forget_kept_away();
     round.steps += enqueue::review(cluster, trail);
@@ -223,6 +220,18 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     trail.over();
     round.more |= postponed || refusals.gave_back;
     round
+}
+
+/// Takes note of what time has brought. Who is sent back: whom nobody could place in time, and who has more than he was let in for.
+fn sent_back(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
+    let mut actions = Vec::new();
+    for due in cluster.advance(now) {
+        let Due::Reservation(pod) = due;
+        actions.extend(reservation_ran_out(cluster, pod, now));
+    }
+    cluster.grow_tree();
+    actions.extend(overdrawing(cluster, now));
+    actions
 }
 
 /// Says that a pod is judged, for all of its shape.

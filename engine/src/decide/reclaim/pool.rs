@@ -215,17 +215,18 @@ impl Pool {
         Self { key, victims, found_at }
     }
 
-    /// The same for pods of another gang with which they have all else in common, so that not each gang costs a look at all queues. Where more
-    /// differs, or where others have or have not what they had when it was found, only what was found of kinds of pods.
-    pub(super) fn of_another_gang(self, key: Key, at: FoundAt) -> Result<Self, Option<Kinds>> {
-        if self.found_at == at && self.key.is_alike_but_for_gang(&key) {
-            Ok(Self {
-                victims: self.victims.of_another_gang(key.gang, at.0),
-                key,
-                found_at: at,
-            })
-        } else {
-            Err(self.into_kinds())
+    /// Whether it is, but for their gang, that of pods that have this in common, so that not each gang costs a look at all queues: nothing else
+    /// differs, and others have what they had when it was found.
+    pub(super) fn serves_another_gang(&self, key: &Key, at: FoundAt) -> bool {
+        self.found_at == at && self.key.is_alike_but_for_gang(key)
+    }
+
+    /// The same for pods of another gang.
+    pub(super) fn of_another_gang(self, key: Key) -> Self {
+        Self {
+            victims: self.victims.of_another_gang(key.gang, self.found_at.0),
+            key,
+            found_at: self.found_at,
         }
     }
 

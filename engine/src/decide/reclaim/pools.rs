@@ -56,13 +56,17 @@ impl Pools {
 
     /// Keeps the pool for pods of another gang, if it is theirs too; or closes it.
     fn reopen(&mut self, key: Key, at: FoundAt, gone: &[PodId]) {
-        match self.open.take().map(|pool| pool.of_another_gang(key, at)) {
-            Some(Ok(mut pool)) => {
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|pool| pool.serves_another_gang(&key, at))
+        {
+            self.open = self.open.take().map(|pool| pool.of_another_gang(key));
+            if let Some(pool) = &mut self.open {
                 pool.note_gone(gone);
-                self.open = Some(pool);
             }
-            Some(Err(Some(kinds))) => self.kinds.keep(kinds),
-            Some(Err(None)) | None => {}
+        } else {
+            self.close();
         }
     }
 }

@@ -102,7 +102,8 @@ fn what_more_is_kept_by_another_configuration_is_checked() {
 /// Fifteen of eight CPUs were kept: what was given up with the first pod, others had by the time that this was not let in, or gone.
 #[test]
 fn what_is_kept_again_is_checked_again() {
-    let ends: [(&str, fn(&mut World)); 4] = [
+    type End = fn(&mut World);
+    let ends: [(&str, End); 4] = [
         ("it is gone", |world| {
             world.confirm("first");
             world.remove_pod("first");
