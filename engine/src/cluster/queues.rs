@@ -65,7 +65,9 @@ impl Cluster {
             .filter(|queue| self.ancestry(*queue).any(|above| above == id));
         let part: Vec<_> = part.collect();
         for queue in &part {
-            self.queues[*queue].wake();
+            if *queue != id {
+                self.queues[*queue].wake();
+            }
             self.reservations.review(*queue);
         }
         self.changes.queues.extend(part);
