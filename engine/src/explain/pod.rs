@@ -407,12 +407,17 @@ fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
             census.cards_too_small,
             "whose cards are too small or too few for its containers, whatever is free of them",
         ),
+        (
+            census.without_quota,
+            "whose card the queue has too little quota left for",
+        ),
         (census.too_complex, "where no way was found"),
         (census.over_quota, "whose quota for pods without GPU is used up"),
         (census.lack_room, "without enough room"),
         (census.other_policy, &policy),
         (census.too_few_cards, "with fewer cards than a container asks for"),
         (census.no_device_ids, "without a device id for each card"),
+        (census.other_cards, "with other cards than it may have"),
         (
             census.excluded,
             "excluded by the pod's node selector, affinity or tolerations",
@@ -433,7 +438,13 @@ fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
         lead,
         counts: vec![count],
         are_away: census.unusable > 0
-            && census.cards_in_use + census.too_complex + census.over_quota + census.lack_room + census.not_asked == 0,
+            && census.cards_in_use
+                + census.without_quota
+                + census.too_complex
+                + census.over_quota
+                + census.lack_room
+                + census.not_asked
+                == 0,
         over_quota: match census.over_quota {
             0 => Vec::new(),
             _ => over_quota(cluster, shape),

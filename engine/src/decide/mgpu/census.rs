@@ -16,6 +16,10 @@ use crate::ids::NodeId;
 pub(crate) struct Census {
     pub nodes: usize,
     pub cards_in_use: usize,
+    /// They would take the pod, which its queue has too little quota for there.
+    pub without_quota: usize,
+    /// None of the cards that the pod may have.
+    pub other_cards: usize,
     pub cards_too_small: usize,
     pub too_complex: usize,
     pub over_quota: usize,
@@ -43,8 +47,9 @@ pub(crate) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) ->
             census.not_asked += 1;
             continue;
         }
-        match query.ask(cluster, shape, None, *node) {
-            // Had one of them taken the pod, it would not wait.
+        match says_of_own_cards(&mut query, cluster, shape, *node) {
+            // It would not wait if it were to be charged for that.
+            Some(Says::Takes(_)) if !shape.task.alternatives.is_empty() => census.without_quota += 1,
             Some(Says::Refuses(Unfit::TooComplex)) => census.too_complex += 1,
             Some(Says::Refuses(Unfit::CardsInUse)) if !could_hold(&mut query, *node) => census.cards_too_small += 1,
             Some(Says::Takes(_) | Says::Refuses(Unfit::CardsInUse)) => census.cards_in_use += 1,
@@ -55,10 +60,26 @@ pub(crate) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) ->
             Some(Says::Unfit(Answer::LacksRoom)) => census.lack_room += 1,
             Some(Says::Unfit(Answer::Unusable)) => census.unusable += 1,
             Some(Says::Unfit(_)) => census.excluded += 1,
-            None => {}
+            None => census.other_cards += 1,
         }
     }
     census
+}
+
+/// What a node says to a pod about the cards that this may have: it takes the pod for one of them, or else what it says of the first that it has;
+/// none where it has none of them.
+fn says_of_own_cards<'a>(query: &mut Query<'a>, cluster: &'a Cluster, shape: &Shape, node: NodeId) -> Option<Says> {
+    if shape.task.alternatives.is_empty() {
+        return query.ask(cluster, shape, None, node);
+    }
+    let mut first = None;
+    for alternative in &*shape.task.alternatives {
+        match query.ask(cluster, shape, Some(alternative), node) {
+            takes @ Some(Says::Takes(_)) => return takes,
+            other => first = first.or(other),
+        }
+    }
+    first
 }
 
 /// What the mGPU node that could do best would say to a pod if nothing else were on it.

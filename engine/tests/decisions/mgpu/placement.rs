@@ -34,6 +34,34 @@ fn nodes_are_chosen_by_the_score_of_their_best_cards() {
     }
 }
 
+/// An idle node of another card was told as one whose cards are in use.
+#[test]
+fn who_waits_is_told_of_the_nodes_with_the_cards_that_it_may_have() {
+    let mut world = world(&[]);
+    let asks = |name: &str, card: &str| pod(name).share(60, 1000).annotation("volcano.sh/card.name", card);
+    for (name, card) in [("g1", "A"), ("g2", "L")] {
+        let shared = node(name).cards(card, 1).offers("nvidia.com/gpu", "0");
+        world.node(&shared.mgpu(1, 10_000, FIXED));
+    }
+    world.queue(&queue("team-a").quota(r#"{"A/mgpu": 200}"#));
+    world.pods([asks("p", "A/mgpu"), asks("q", "A/mgpu")]);
+    assert_eq!(world.admit_names(), ["p"]);
+    let told = world.refusal();
+    assert!(
+        told.contains("2 mGPU nodes: 1 without enough room, 1 with other cards than it may have"),
+        "{told}"
+    );
+    // Nor does it wait for room where it lacks quota.
+    world.remove_pod("q");
+    world.pod(&asks("r", "A/mgpu|L/mgpu"));
+    assert_eq!(world.admit_names(), [""; 0]);
+    let told = world.refusal();
+    assert!(
+        told.contains("1 whose card the queue has too little quota left for"),
+        "{told}"
+    );
+}
+
 #[test]
 fn equal_nodes_go_by_name() {
     let mut world = world(&[]);
