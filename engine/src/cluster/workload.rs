@@ -337,6 +337,12 @@ impl Facts {
         self.kind == WorkloadKind::Job && said.is_some_and(|said| said != Said::Waiting)
     }
 
+    /// How many pods name it that neither hold quota nor stand in line, and have not succeeded.
+    pub(crate) fn kept_out(&self) -> usize {
+        let known = self.admitted() + self.succeeded() + self.line.len() + self.jobs.len();
+        self.named.saturating_sub(known)
+    }
+
     /// Whether its pods belong to no group besides.
     pub(crate) fn names_no_group(&self) -> bool {
         let terms = self.terms.as_ref();

@@ -136,10 +136,16 @@ pub(super) fn incomplete(workload: &Workload, there: &str, free: &Free) -> Strin
 /// How many pods of a group there are, and which places are free with them.
 fn those_there(cluster: &Cluster, id: WorkloadId) -> (String, Free) {
     let workload = cluster.workload(id);
-    let there = match workload.admitted() + workload.succeeded() + workload.line.len() {
+    let mut there = match workload.admitted() + workload.succeeded() + workload.line.len() {
         1 => "1 is there".to_owned(),
         there => format!("{there} are there"),
     };
+    let kept_out = workload.kept_out();
+    if kept_out > 0 {
+        there += &format!(
+            " besides {kept_out} that can't be let in at the moment (sent back or refused just now, held by others' gates, or being deleted)"
+        );
+    }
     let mut places = workload.lacking().places();
     for (_, shape) in line(cluster, id) {
         places.take(shape.task_spec.as_deref());

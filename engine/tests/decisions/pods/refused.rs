@@ -135,3 +135,20 @@ fn what_was_not_answered_stays_taken_until_it_is_known() {
     world.refused_for_good("b");
     assert_eq!(world.allocated("team-a", "A100"), 0);
 }
+
+/// It was told that the other one is to be created, which is there.
+#[test]
+fn who_waits_for_one_of_his_gang_that_is_kept_out_is_told_that_it_is_there() {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A100": 8}"#));
+    world.group(&group("g", 2));
+    let member = |name: &str| pod(name).of("g").asks("A100", 1);
+    world.pods([member("a"), member("b")]);
+    assert_eq!(world.admit_names(), ["a", "b"]);
+    world.refused_for_good("b");
+    world.remove_pod("a");
+    world.pod(&member("c"));
+    let refused = world.refusal();
+    let there = "and 1 is there besides 1 that can't be let in at the moment";
+    assert!(refused.contains(there), "{refused}");
+}
