@@ -175,9 +175,9 @@ impl Cluster {
     }
 
     /// The pods that have more than they were let in for, and than their queues may have: to be sent back now. One that its queue has
-    /// quota for is charged for what it has, and counts as let in for that: less quota later is no reason to evict it.
+    /// quota for is charged for what it has, and that is all.
     pub(crate) fn overdrawing(&mut self, now: Timestamp) -> Vec<Overdrawing> {
-        let (mut found, mut taken_on) = (Vec::new(), Vec::new());
+        let mut found = Vec::new();
         let mut outgrown = std::mem::take(&mut self.claimed.outgrown.0);
         outgrown.retain(|id, excess| {
             if excess.next > now {
@@ -186,7 +186,6 @@ impl Cluster {
             let queue = self.pod(*id).and_then(|pod| pod.queue);
             let is_overdrawn = |queue| excess.of.iter().any(|dimension| self.is_overdrawn(queue, *dimension));
             if !queue.is_some_and(is_overdrawn) {
-                taken_on.push(*id);
                 return false;
             }
             excess.times = excess.times.saturating_add(1);
@@ -198,9 +197,6 @@ impl Cluster {
             true
         });
         self.claimed.outgrown.0 = outgrown;
-        for id in taken_on {
-            self.remember_claims(id);
-        }
         found
     }
 }

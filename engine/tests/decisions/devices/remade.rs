@@ -323,27 +323,6 @@ fn who_is_evicted_for_its_claim_holds_nothing_though_it_does_not_go() {
     let_in_for(&mut world, "p2", &exactly(2, Some("A")));
 }
 
-/// It was evicted for what it had had for weeks, when its queue's quota was lowered.
-#[test]
-fn who_has_more_within_the_quota_counts_as_let_in_for_that() {
-    let mut world = world();
-    let_in_for(&mut world, "p1", &exactly(2, Some("A")));
-    world.remove_claim("p1");
-    let given = allocated("n1", &["gpu-0", "gpu-1", "gpu-2"]);
-    world.claim("p1", &exactly(3, Some("A")), &given);
-    let runs = || let_in("p1", Some(r#"{"A":2}"#)).on("n1");
-    world.pod(&runs());
-    assert_eq!((world.allocated("team-a", "A"), sent_back(&mut world)), (3, vec![]));
-    world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
-    world.pod(&runs().annotation("note", "seen"));
-    assert_eq!((world.allocated("team-a", "A"), sent_back(&mut world)), (3, vec![]));
-    // A claim that is larger still is another matter.
-    world.remove_claim("p1");
-    let given = allocated("n1", &["gpu-0", "gpu-1", "gpu-2", "gpu-3"]);
-    world.claim("p1", &exactly(4, Some("A")), &given);
-    assert_eq!(sent_back(&mut world).len(), 1);
-}
-
 /// The pod says itself for how long it runs on then: a day with cards that its queue has no quota for.
 #[test]
 fn who_deletes_himself_is_evicted_all_the_same() {
