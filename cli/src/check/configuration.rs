@@ -99,7 +99,7 @@ fn of_nodes_outside(inventories: &[CardInventory]) -> Option<Finding> {
     let reason = Happening::NotAGpuNode.as_str();
     let beside = match outside.len() - 1 {
         0 => String::new(),
-        more => format!(" (and {more} more nodes: kubectl get cardinventories shows them)"),
+        more => format!(" (and {more} more: kubectl get cardinventories shows them)"),
     };
     Some(Finding::new(
         Result::Warning,
@@ -175,6 +175,6 @@ mod tests {
         assert!(of_nodes_outside(&[inventory("n1", "Usable")]).is_none());
         let both = [inventory("n1", "NotAGPUNode"), inventory("n2", "NotAGPUNode")];
         let told = of_nodes_outside(&both).unwrap().details;
-        assert!(told.starts_with("NotAGPUNode: n1 (and 1 more nodes"), "{told}");
+        assert!(told.starts_with("NotAGPUNode: n1 (and 1 more:"), "{told}");
     }
 }

@@ -244,7 +244,7 @@ impl Cluster {
                 // Until now nothing was kept for it, in vain or not.
                 self.workloads[id].begin_time_in_queue(self.now);
             } else if !keeps {
-                self.workloads[id].step_forward();
+                self.workloads[id].step_forward(self.now);
             }
             if let Some(enqueued) = self.workloads[id].enqueued {
                 self.reservations
@@ -337,8 +337,8 @@ impl Cluster {
         workload.stand_back(lapses, aside);
         if let Some(until) = workload.aside_until {
             self.reservations.deadlines.insert((until, id));
-            // Nobody looks at it until then who would tell it. A Job that somebody has resumed waits for nothing.
-            let waits = !self.workloads[id].is_resumed_job();
+            // Nobody looks at it until then who would tell it. A Job that nobody holds waits for nothing.
+            let waits = !self.workloads[id].is_unheld_job();
             if aside.is_some() && waits && self.workloads[id].refused.is_none() {
                 let refused = self.refusal(queue, Some(id), Reason::InqueueTimeout);
                 self.refuse_workload(id, Some((Step::Enqueue, refused)));

@@ -331,8 +331,8 @@ impl Facts {
         self.ran || self.admitted() > 0 || self.succeeded() > 0 || said == Some(Said::Started)
     }
 
-    /// Whether it is a Job that makes its pods.
-    pub(super) fn is_resumed_job(&self) -> bool {
+    /// Whether it is a Job that nobody holds: it makes its pods, or makes none any more.
+    pub(super) fn is_unheld_job(&self) -> bool {
         let said = self.terms.as_ref().map(|terms| terms.said);
         self.kind == WorkloadKind::Job && said.is_some_and(|said| said != Said::Waiting)
     }

@@ -101,12 +101,15 @@ pub(crate) fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
     let looks = Looks::of_message();
     let known = known_alternatives(cluster, shape);
     if let Some(request) = mgpu::request_now(cluster, shape) {
-        let best = known.map(|own| mgpu::ever(cluster, shape, request, own, &looks)).max();
-        return match best {
-            Some(mgpu::Ever::Takes) => None,
-            Some(mgpu::Ever::TooSmall) => Some(Reason::InsufficientMgpu),
-            Some(mgpu::Ever::Unsuited) | None => Some(Reason::NoMgpuNode),
-        };
+        let mut reason = Reason::NoMgpuNode;
+        for own in known {
+            match mgpu::ever(cluster, shape, request, own, &looks) {
+                mgpu::Ever::Takes => return None,
+                mgpu::Ever::TooSmall => reason = Reason::InsufficientMgpu,
+                mgpu::Ever::Unsuited => {}
+            }
+        }
+        return Some(reason);
     }
     if !asks_nodes(cluster, shape) {
         return None;

@@ -103,7 +103,10 @@ pub fn first_fit(cluster: &Cluster, uid: &str) -> Option<(PodRef, String)> {
         })
         .collect();
     let (what, name) = if pod.has_mgpu_results() {
-        ("with", "name cards that the node does not have")
+        (
+            "with",
+            "do not say for each container which of the node's cards it uses",
+        )
     } else {
         ("without the", "say which cards its containers use")
     };

@@ -392,10 +392,12 @@ impl Workload {
     }
 
     /// Nobody stands aside for what was kept in vain where nothing is kept; only for a write that was refused.
-    pub(in crate::cluster) fn step_forward(&mut self) {
+    pub(in crate::cluster) fn step_forward(&mut self, now: Timestamp) {
         let refused_until = self.0.write_refused.as_ref().map(|refused| refused.until);
-        if self.0.aside_until.is_some() && self.0.aside_until != refused_until {
+        let until = refused_until.filter(|until| *until > now);
+        if self.0.aside_until.is_some() && self.0.aside_until != until {
             self.come_back();
+            self.0.aside_until = until;
             self.0.refused = None;
         }
     }

@@ -83,7 +83,7 @@ fn says_of_own_cards<'a>(query: &mut Query<'a>, cluster: &'a Cluster, shape: &Sh
 }
 
 /// What the mGPU node that could do best would say to a pod if nothing else were on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::decide) enum Ever {
     /// It is no node for the pod, however large.
     Unsuited,

@@ -48,10 +48,11 @@ impl Pools {
 
     /// All but these that were counted as gone are there again.
     pub(super) fn turn_back(&mut self, at: FoundAt, gone: &[PodId]) {
-        self.kinds.put_back(gone.len());
         if let Some(key) = self.open.as_ref().map(|pool| pool.key.clone()) {
             self.reopen(key, at, gone);
         }
+        // With what was found for the pool that was open.
+        self.kinds.put_back(gone.len());
     }
 
     /// Keeps the pool for pods of another gang, if it is theirs too; or closes it.

@@ -317,6 +317,25 @@ fn who_is_behind_a_gang_that_comes_to_nothing_is_looked_for_anew() {
     assert_eq!(victims(&mut world), ["runs"]);
 }
 
+/// Nor do the kinds that are looked at in turn, as they were when one of the gang's victims counted as gone.
+#[test]
+fn who_is_behind_a_gang_that_comes_to_nothing_finds_those_that_it_would_have_taken() {
+    let mut world = World::with(queue_plugin("capacity", "allocate, preempt", ""));
+    world.node(&node("n1").cards("A", 4).offers("cpu", "20"));
+    world.queue(&plain("a").quota(r#"{"A": 1}"#).capability("cpu", "4"));
+    let low = pod("low").queue("a").asks("A", 1).requests("cpu", "3");
+    world.pod(&low.assigned("A").on("n1"));
+    world.pod(&pod("small").queue("a").requests("cpu", "1").on("n1"));
+    world.group(&group("g", 2).queue("a"));
+    let of_gang = |name: &str| pod(name).of("g").queue("a").priority(10);
+    world.pod(&of_gang("g-0").asks("A", 1).requests("cpu", "1"));
+    world.pod(&of_gang("g-1").requests("cpu", "4"));
+    world.pod(&pod("behind").queue("a").requests("cpu", "4").priority(10).created(9));
+    let mut taken = victims(&mut world);
+    taken.sort();
+    assert_eq!(taken, ["low", "small"]);
+}
+
 #[test]
 fn nobody_is_taken_back_as_seen_from_another_queue() {
     // A gang in two queues, with a pod of the first behind it.

@@ -167,7 +167,7 @@ fn who_has_cards_that_its_node_has_no_longer_is_told_so_once() {
     assert_eq!(told.iter().map(|uid| &**uid).collect::<Vec<_>>(), ["p"]);
     let (_, message) = engine::overview::first_fit(&world.cluster, "p").unwrap();
     assert!(
-        message.contains("that name cards that the node does not have"),
+        message.contains("that do not say for each container which of the node's cards it uses"),
         "{message}"
     );
 }
