@@ -385,6 +385,19 @@ impl Cluster {
         })
     }
 
+    /// What a level will ever have too little of, with what is in use and kept free there now.
+    pub(crate) fn as_used_now(&self, shortage: Shortage, dimension: Dimension) -> Shortage {
+        let level = match shortage.queue {
+            Some(id) => self.queue(id).level(dimension, None),
+            None => self.top.level(dimension, None),
+        };
+        Shortage {
+            used: level.used,
+            reserved: level.used - level.allocated,
+            ..shortage
+        }
+    }
+
     /// How much of a dimension the cluster has on nodes that take no pods at the moment.
     pub(crate) fn away(&self, dimension: Dimension) -> i128 {
         self.top.away.get(dimension)

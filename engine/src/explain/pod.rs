@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use crds::bounds::excerpt;
 use crds::keys::{CARD_NAME, CARD_QUOTA, MGPU_POLICY};
 use crds::mgpu::ComputePolicy;
 use crds::spelling::meant_card;
@@ -18,7 +19,7 @@ use crate::decide::line::alternatives_of;
 use crate::decide::obstacles::of_nodes;
 use crate::decide::verdict::{alternatives_with_quota_ever, check_of, is_for, why_not_charged};
 use crate::decide::{census, cross_quota, fit, mgpu};
-use crate::names::CardId;
+use crate::names::{CardId, ResourceId};
 use crate::reason::{About, Reason};
 use crate::task::Naming;
 
@@ -259,21 +260,24 @@ fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
 
 /// The resources by which a pod requests cards.
 fn requested_cards(cluster: &Cluster, shape: &Shape) -> String {
-    let resources = cluster.card_resources_of(&shape.task.request).into_iter();
-    let names: Vec<_> = resources
-        .map(|resource| cluster.names().resource_name(resource))
-        .collect();
-    names.join(" and ")
+    listed(cluster, cluster.card_resources_of(&shape.task.request))
 }
 
 /// The resources by which a pod requests cards that claims other cards.
 fn requested_besides(cluster: &Cluster, shape: &Shape) -> String {
-    let others = shape
-        .task
-        .claimed
-        .iter()
-        .flat_map(|claimed| cluster.card_resources_of(&claimed.others));
-    let names: Vec<_> = others.map(|resource| cluster.names().resource_name(resource)).collect();
+    let claimed = shape.task.claimed.iter();
+    listed(
+        cluster,
+        claimed.flat_map(|claimed| cluster.card_resources_of(&claimed.others)),
+    )
+}
+
+/// Names of resources, as much of each as is repeated: a pod that is only asked about may call them anything.
+fn listed(cluster: &Cluster, resources: impl IntoIterator<Item = ResourceId>) -> String {
+    let names = resources.into_iter();
+    let names: Vec<_> = names
+        .map(|resource| excerpt(cluster.names().resource_name(resource)))
+        .collect();
     names.join(" and ")
 }
 

@@ -161,7 +161,8 @@ fn of_quota(cluster: &Cluster, shape: &Shape, lack: Lack) -> Short {
     // Who could not have it either if others gave back all that they may reads of the level that stays, where it is another than lacks it now.
     let lasts = cluster.room_ever(own, dimension, asked);
     let (used, limit, level, kept) = if let Err(now) = cluster.room_for(shape, dimension, asked) {
-        let found = lasts.err().filter(|lasts| lasts.queue != now.queue).unwrap_or(now);
+        let lasts = lasts.err().filter(|lasts| lasts.queue != now.queue);
+        let found = lasts.map_or(now, |lasts| cluster.as_used_now(lasts, dimension));
         let used = Used::ByPods {
             used: found.used,
             reserved: found.reserved,

@@ -142,9 +142,8 @@ fn those_there(cluster: &Cluster, id: WorkloadId) -> (String, Free) {
     };
     let kept_out = workload.kept_out();
     if kept_out > 0 {
-        there += &format!(
-            " besides {kept_out} that can't be let in at the moment (sent back or refused just now, held by others' gates, or being deleted)"
-        );
+        let why = "sent back or refused just now, held by others' gates, or being deleted";
+        there = format!("{there} besides {kept_out} that can't be let in at the moment ({why})");
     }
     let mut places = workload.lacking().places();
     for (_, shape) in line(cluster, id) {

@@ -47,7 +47,7 @@ fn who_never_gets_what_others_are_guaranteed_is_told_of_that_and_not_of_what_tim
     world.pod(&pod("p").queue("a").asks("A", 5));
     assert_eq!(
         world.refusal(),
-        "InsufficientScalarQuota: the cluster, for queue a: A asked 5, used 4, quota 8, 4 of them kept free by guarantees; \
+        "InsufficientScalarQuota: the cluster, for queue a: A asked 5, used 6, quota 8, 4 of them kept free by guarantees; \
          waiting can't help: ask for less, or have nodes added or other queues' guarantees lowered"
     );
     // What it has to wait for, the queue says.

@@ -212,6 +212,17 @@ fn a_job_in_job_mode_is_judged_as_a_whole() {
     assert!(told.admitted, "{told:?}");
 }
 
+/// Found by fuzzing: no API server takes such a name, and nobody has asked one.
+#[test]
+fn of_long_names_of_resources_only_the_beginning_is_told() {
+    let long = format!("nvidia.com/mig-{}1g.5gb", "1g-".repeat(2000));
+    let asks = bare_pod("p").queue("team-a").requests("nvidia.com/mig-1g.5gb", "1");
+    let told = imagined(&mut world(), &asks.requests(&long, "1"));
+    let block = &told.blocks[0];
+    assert_eq!(block.reason, "SecondCardResource");
+    assert!(block.message.len() < 400, "{}", block.message);
+}
+
 /// Its queue has room, and keeps nothing for anybody of its namespace for a while.
 #[test]
 fn a_job_of_a_namespace_that_stands_aside_is_told_so() {
