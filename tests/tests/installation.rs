@@ -15,10 +15,6 @@ type Outcome = anyhow::Result<()>;
 #[tokio::test]
 async fn without_volcano_the_manifests_install_and_refuse_managed_pods_until_cardgate_runs() -> Outcome {
     let plane = ControlPlane::start(Options::default().without_kwok().without_scheduler()).await?;
-    let pods: Api<Pod> = Api::default_namespaced(plane.client().await?);
-    // As of an installation before: who has the gate comes by the door, which does not run here.
-    pods.create(&PostParams::default(), &pod("waits").gate(keys::GATE).build())
-        .await?;
     Cardgate::install(&plane, &Settings::default()).await?;
 
     // A second time changes nothing but the Deployments, which were scaled to zero for want of kubelets. Of a
@@ -34,6 +30,7 @@ async fn without_volcano_the_manifests_install_and_refuse_managed_pods_until_car
         .collect();
     assert!(unexpected.is_empty(), "{unexpected:?}");
 
+    let pods: Api<Pod> = Api::default_namespaced(plane.client().await?);
     pods.create(&PostParams::default(), &pod("plain").build()).await?;
     let managed = pod("managed")
         .queue("team-a")
@@ -82,6 +79,8 @@ async fn without_volcano_the_manifests_install_and_refuse_managed_pods_until_car
 
     // Removed as the README says it stands in nobody's way, and what still waits can be let go.
     let kubectl = plane.kubectl();
+    pods.create(&PostParams::default(), &pod("waits").gate(keys::GATE).build())
+        .await?;
     let ungate = r#"[{"op": "remove", "path": "/spec/schedulingGates"}]"#;
     let let_go = ["patch", "pod", "waits", "--type=json", "-p", ungate];
     let refused = kubectl.run(let_go).await.unwrap_err().to_string();
