@@ -156,3 +156,15 @@ async fn what_is_legal_and_worth_a_word_is_warned_about() -> Outcome {
     scenario.waits("unknown", "GetTaskRequestResourceFailed").await?;
     Ok(())
 }
+
+/// Nobody would ever take it off, and everybody is refused who tries.
+#[tokio::test]
+async fn a_gate_that_its_maker_has_written_is_taken_off_what_is_not_held() -> Outcome {
+    let scenario = Scenario::begin(World::shared().await?, "own-gate").await?;
+    let created = scenario
+        .create(&pod("own").namespace(scenario.name()).gate(keys::GATE).build())
+        .await?;
+    let gates = created.spec.and_then(|spec| spec.scheduling_gates);
+    assert!(gates.is_none_or(|gates| gates.is_empty()));
+    Ok(())
+}
