@@ -398,7 +398,9 @@ impl Workload {
         if self.0.aside_until.is_some() && self.0.aside_until != until {
             self.come_back();
             self.0.aside_until = until;
-            self.0.refused = None;
+            // For as long as it stands aside for that write, that is why.
+            let is_of_write = |(_, refused): &(Step, Refused)| refused.reason == Reason::RefusedByApiServer;
+            self.0.refused = self.0.refused.filter(is_of_write).filter(|_| until.is_some());
         }
     }
 

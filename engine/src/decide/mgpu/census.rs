@@ -48,8 +48,10 @@ pub(crate) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) ->
             continue;
         }
         match says_of_own_cards(&mut query, cluster, shape, *node) {
-            // It would not wait if it were to be charged for that.
-            Some(Says::Takes(_)) if !shape.task.alternatives.is_empty() => census.without_quota += 1,
+            // It would not wait if it could be charged for that. One of a group may wait for room for the others.
+            Some(Says::Takes(_)) if !shape.task.alternatives.is_empty() && shape.group.is_none() => {
+                census.without_quota += 1;
+            }
             Some(Says::Refuses(Unfit::TooComplex)) => census.too_complex += 1,
             Some(Says::Refuses(Unfit::CardsInUse)) if !could_hold(&mut query, *node) => census.cards_too_small += 1,
             Some(Says::Takes(_) | Says::Refuses(Unfit::CardsInUse)) => census.cards_in_use += 1,
