@@ -93,6 +93,8 @@ pub struct Stored {
     let_in: BTreeMap<Key, (Timestamp, Duration)>,
     /// Pods that a scheduler has bound, when, and what they were before.
     bound: BTreeMap<Key, (Timestamp, Arc<Value>)>,
+    /// Pods that are gone of late, when, and what they were.
+    gone: BTreeMap<Key, (Timestamp, Arc<Value>)>,
     /// The latest time there was before the clock jumped.
     latest: Option<Timestamp>,
 }
@@ -105,6 +107,7 @@ impl Stored {
         }
         self.others.retain(|_, at| *at >= since);
         self.bound.retain(|_, (at, _)| *at >= since);
+        self.gone.retain(|_, (at, _)| *at >= since);
         self.let_in.retain(|_, (at, _)| *at >= since);
         if write.resource == &PODS && is_operator(&write.who) && admission::is_one(write) {
             self.let_in.insert(write.key.clone(), (write.at, write.sent));
@@ -126,6 +129,9 @@ impl Stored {
             {
                 self.bound.insert(write.key.clone(), (write.at, Arc::clone(before)));
             }
+        }
+        if let (true, Some(before), None) = (write.resource == &PODS, &write.before, &write.after) {
+            self.gone.insert(write.key.clone(), (write.at, Arc::clone(before)));
         }
         // What can't be put in force leaves in force what was there before: who starts with it decides nothing.
         let is_unreadable = |map: &Arc<Value>| Configuration::read(&map["data"]).is_none();
@@ -155,12 +161,14 @@ impl Stored {
         self.latest = self.latest.max(Some(from));
         let times = self.past.iter_mut().map(|(at, _)| at).chain(self.others.values_mut());
         let times = times.chain(self.bound.values_mut().map(|(at, _)| at));
+        let times = times.chain(self.gone.values_mut().map(|(at, _)| at));
         let times = times.chain(self.let_in.values_mut().map(|(at, _)| at));
         times.for_each(|at| *at = at.checked_add(by).unwrap_or(Timestamp::MAX));
     }
 
     /// What an operator may take for true: what is stored, then what was stored at any time since, with the pods of now in each, then what was
-    /// of one kind alone; and the same before pods were bound of late.
+    /// of one kind alone; and the same before pods were bound of late, or went: who leaves gives back what he held, and leaves to his
+    /// queue what is guaranteed to it, or takes with him what his node has no longer.
     pub fn known(&self) -> impl Iterator<Item = ByKind> + '_ {
         let with = |terms: &ByKind, kinds: &[&'static Resource]| {
             let mut known = self.now.clone();
@@ -176,7 +184,8 @@ impl Stored {
         let known = std::iter::once_with(|| self.now.clone()).chain(all).chain(one);
         known.flat_map(|known| {
             let unbound = (!self.bound.is_empty()).then(|| self.unbound(known.clone()));
-            std::iter::once(known).chain(unbound)
+            let not_gone = (!self.gone.is_empty()).then(|| self.not_gone(known.clone()));
+            std::iter::once(known).chain(unbound).chain(not_gone)
         })
     }
 
@@ -185,6 +194,17 @@ impl Stored {
         let pods = known.entry(&PODS).or_default();
         for (key, (_, before)) in &self.bound {
             if pods.contains_key(key) {
+                pods.insert_pod(key.clone(), Arc::clone(before));
+            }
+        }
+        known
+    }
+
+    /// The same as it is seen by whoever has not heard of the last pods that went.
+    fn not_gone(&self, mut known: ByKind) -> ByKind {
+        let pods = known.entry(&PODS).or_default();
+        for (key, (_, before)) in &self.gone {
+            if !pods.contains_key(key) {
                 pods.insert_pod(key.clone(), Arc::clone(before));
             }
         }

@@ -253,7 +253,7 @@ pub const KEYS: [Found; 1] = [(
 )];
 
 /// Worlds with all that, and with a clock that runs ahead and is set back.
-pub const SET_BACK: [Found; 3] = [
+pub const SET_BACK: [Found; 4] = [
     (
         130_039,
         200,
@@ -274,6 +274,13 @@ pub const SET_BACK: [Found; 3] = [
         4,
         true,
         "the judge had room kept free for whom others were evicted from pods that were let in before",
+    ),
+    (
+        600_045,
+        200,
+        4,
+        true,
+        "the judge had what is guaranteed kept for a queue whose pod still held it when others were let in",
     ),
 ];
 

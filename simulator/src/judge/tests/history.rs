@@ -74,6 +74,13 @@ impl History {
             .unwrap();
     }
 
+    /// It is gone, whatever holds it back.
+    pub fn finish(&mut self, who: &str, resource: &'static Resource, name: &str) {
+        self.objects
+            .finish(&Arc::from(who), resource, &key(resource, name))
+            .unwrap();
+    }
+
     pub fn later(&mut self, seconds: i64) {
         let then = self.objects.now.checked_add(SignedDuration::from_secs(seconds));
         self.objects.pass_until(then.unwrap());

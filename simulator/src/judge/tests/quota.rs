@@ -264,6 +264,37 @@ fn who_was_let_in_before_others_were_guaranteed_more_may_be_overtaken_by_them() 
 }
 
 #[test]
+fn who_is_let_in_beside_what_a_pod_held_that_went_meanwhile_is_judged_by_what_could_be_known() {
+    for (since, breaks) in [(1, false), (60, true)] {
+        let mut history = History::new();
+        history.queue("a", 10, &json!({}));
+        history.queue("b", 10, &json!({}));
+        history.change("user", &QUEUES, "b", |queue| {
+            queue["metadata"]["annotations"][CARD_GUARANTEE] = json!({"A100": 1}).to_string().into();
+        });
+        // While it holds what its node no longer has, nothing is to be kept for its queue of what others have.
+        history.node(
+            "n2",
+            &json!({"nvidia.com/gpu": "2", "cpu": "64", "memory": "256Gi", "pods": "100"}),
+        );
+        let mut lost = pod("lost", "b", 1);
+        admit(&mut lost);
+        lost["spec"]["nodeName"] = "n2".into();
+        history.create(&PODS, lost);
+        history.change("user", &NODES, "n2", |node| {
+            node["status"]["allocatable"]["nvidia.com/gpu"] = "0".into();
+        });
+        history.pod("p", "a", 8);
+        history.later(60);
+        history.finish("kubelet", &PODS, "lost");
+        history.later(since);
+        history.lease("operator-0");
+        history.admit("p");
+        history.breaks_where(breaks, KEPT);
+    }
+}
+
+#[test]
 fn a_queue_that_is_above_itself_takes_nobody_and_keeps_what_is_guaranteed_to_it() {
     for (queue, rule) in [("ring", Some(TAKES)), ("below", None), ("other", Some(KEPT))] {
         let mut history = History::new();
