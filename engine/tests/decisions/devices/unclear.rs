@@ -70,6 +70,25 @@ fn where_nobody_is_charged_nobody_waits_for_it() {
     assert_eq!(world.admit_names(), ["p"]);
 }
 
+/// Who comes now is held by nobody: so who was held while cards were charged waits for nothing either.
+#[test]
+fn who_was_held_for_claims_that_are_charged_to_nobody_now_is_let_in() {
+    for class in ["absent", NVIDIA] {
+        let mut world = world();
+        world.set_configuration(configuration("", "unqueuedCards: charge"), world.now);
+        world.claim("c", &json!([{"name": "r", "exactly": request(class, 1, Some("AA"))}]), &json!({}));
+        world.pod(&held("p", "c"));
+        world.pod(&held("q", "not-there"));
+        assert_eq!(world.refusal_of("p"), "NoDeviceSelected");
+        assert_eq!(world.refusal_of("q"), "ResourceClaimNotFound");
+        world.set_configuration(configuration("", "unqueuedCards: count"), world.now);
+        assert!(world.cluster.take_pods_wanted());
+        world.pod(&held("p", "c"));
+        world.pod(&held("q", "not-there"));
+        assert_eq!(world.admit_names(), ["p", "q"]);
+    }
+}
+
 #[test]
 fn what_a_claim_lacks_is_told_with_its_name() {
     let mut world = world();
