@@ -83,12 +83,26 @@ impl Queue {
         capacity::held(self.used(dimension), self.guarantee(dimension))
     }
 
+    /// The same in every dimension: what the level above counts on its account.
+    pub(super) fn held_in_all(&self) -> Totals {
+        let promised = self.quota().into_iter().flat_map(|quota| quota.guarantee.iter());
+        let promised = promised.map(|(dimension, _)| dimension);
+        let has = [&self.allocated, &self.below.held];
+        let has = has.into_iter().flat_map(Totals::iter).map(|(dimension, _)| dimension);
+        let mut held = Totals::default();
+        for dimension in has.chain(promised).collect::<BTreeSet<_>>() {
+            held.add(dimension, self.held(dimension));
+        }
+        held
+    }
+
     /// What it comes to in the sums above it.
     pub(super) fn as_part(&self) -> Below {
         let quota = self.quota();
         let mut part = Below {
             children: usize::from(self.terms().is_some()),
             allocated: self.allocated.clone(),
+            held: self.held_in_all(),
             requested: self.waiting.requested().clone(),
             inqueue: self.inqueue.clone(),
             elastic: self.elastic.clone(),
@@ -100,12 +114,8 @@ impl Queue {
         part.elastic.add_totals(&self.below.elastic);
         let promised = quota.into_iter().flat_map(|quota| quota.guarantee.iter());
         let promised = promised.map(|(dimension, _)| dimension);
-        let sums = [&part.allocated, &self.below.held, &self.below.guaranteed];
-        let known = sums
-            .into_iter()
-            .flat_map(|sums| sums.iter().map(|(dimension, _)| dimension));
+        let known = self.below.guaranteed.iter().map(|(dimension, _)| dimension);
         for dimension in known.chain(promised).collect::<BTreeSet<_>>() {
-            part.held.add(dimension, self.held(dimension));
             part.guaranteed.add(dimension, self.guaranteed_in_all(dimension));
         }
         for (dimension, amount) in quota.into_iter().flat_map(|quota| quota.deserved.iter()) {

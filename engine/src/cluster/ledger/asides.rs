@@ -1,24 +1,34 @@
 //! What is set aside for waiting pods, counted as taken while others are judged.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::PEN;
 use crate::amounts::{Amounts, Dimension, Totals};
 use crate::cluster::Cluster;
 use crate::cluster::aside::{Awaited, SetAside};
+use crate::cluster::below::Below;
 use crate::ids::{NodeId, PodId, QueueId};
 
 /// What counts as taken though nobody has it: of queues, where none is the cluster, and of nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
-    levels: Vec<(Option<QueueId>, Sums)>,
+    /// Each once, from the leaves upwards.
+    levels: Vec<HeldLevel>,
     nodes: Vec<(NodeId, Amounts)>,
     /// What of that counts against quotas for pods without GPU.
     without_gpu: Vec<(NodeId, Amounts)>,
 }
 
-/// What a level's own pods have, what those below have, and what those hold.
-type Sums = [Vec<(Dimension, i128)>; 3];
+/// What of a level counts as taken.
+#[derive(Debug)]
+struct HeldLevel {
+    level: Option<QueueId>,
+    /// Of what its own pods have, of what those below have, and of what those hold.
+    more: [Totals; 3],
+    /// How much more the level above it may count on its account by that: less where it was kept free for it anyway.
+    holds_more: Totals,
+}
 
 impl Cluster {
     /// Counts what is set aside for a pod as taken, or as free again (`sign`). As it is not really given back, nobody is woken.
@@ -40,21 +50,49 @@ impl Cluster {
             by_queue.entry(aside.shape.queue).or_default().push(aside);
         }
         let mut hold = Hold::default();
+        let mut levels = BTreeMap::new();
         for (queue, asides) in by_queue {
             let leaving = leaving.get(&queue).map_or(&[][..], Vec::as_slice);
-            self.hold_of_levels(&mut hold, queue, &asides, leaving);
+            self.hold_of_levels(&mut levels, queue, &asides, leaving);
             self.hold_of_nodes(&mut hold, &asides, leaving);
         }
-        self.count_hold(&hold, 1);
+        let mut levels: Vec<_> = levels.into_iter().collect();
+        levels.sort_by_key(|(level, _)| Reverse(level.map_or(0, |queue| self.ancestry(queue).count())));
+        let levels = levels.into_iter();
+        hold.levels = levels.map(|(level, more)| self.hold_level(level, more)).collect();
+        self.count_hold_of_nodes(&hold, 1);
         hold
     }
 
-    /// Counts it as free again.
+    /// Counts it as free again. Who was let in meanwhile, or has gone, was counted upwards from levels that held more than they do: where
+    /// something is guaranteed to them that comes to more or less than without it, which is put right.
     pub(crate) fn release(&mut self, hold: &Hold) {
-        self.count_hold(hold, -1);
+        let mut astray = BTreeMap::<Option<QueueId>, Totals>::new();
+        for held in &hold.levels {
+            let before = self.counts_above(held.level);
+            self.count_level(held, -1);
+            let too_much = astray.remove(&held.level).unwrap_or_default();
+            add(&mut self.below(held.level).held, too_much.iter(), -1);
+            let Some(queue) = held.level.filter(|queue| !self.queue(*queue).is_nameless()) else {
+                continue;
+            };
+            let held_more = difference(&before, &self.counts_above(held.level));
+            let too_much = difference(&held_more, &held.holds_more);
+            astray
+                .entry(self.queue(queue).parent())
+                .or_default()
+                .add_totals(&too_much);
+        }
+        self.count_hold_of_nodes(hold, -1);
     }
 
-    fn hold_of_levels(&mut self, hold: &mut Hold, queue: QueueId, asides: &[&SetAside], leaving: &[PodId]) {
+    fn hold_of_levels(
+        &mut self,
+        hold: &mut BTreeMap<Option<QueueId>, [Totals; 3]>,
+        queue: QueueId,
+        asides: &[&SetAside],
+        leaving: &[PodId],
+    ) {
         let charges = leaving.iter().filter_map(|id| {
             let pod = self.pod(*id)?;
             Some((pod.queue?, pod.charge.as_ref()?.amounts.clone()))
@@ -76,13 +114,14 @@ impl Cluster {
         };
         self.without_waking(queues, |cluster| {
             count(cluster, 1);
-            hold.levels.extend(before.into_iter().map(|(level, before)| {
+            for (level, before) in before {
                 let after = cluster.sums(level);
-                (
-                    level,
-                    std::array::from_fn(|index| growth(&before[index], &after[index])),
-                )
-            }));
+                let sums = hold.entry(level).or_default();
+                for (sum, (before, after)) in sums.iter_mut().zip(before.iter().zip(&after)) {
+                    let grows = difference(after, before);
+                    add(sum, grows.iter().filter(|(_, growth)| *growth > 0), 1);
+                }
+            }
             count(cluster, -1);
         });
     }
@@ -114,18 +153,42 @@ impl Cluster {
         }
     }
 
-    fn count_hold(&mut self, hold: &Hold, sign: i128) {
-        for (level, [own, allocated, held]) in &hold.levels {
-            let below = if let Some(queue) = level {
-                let books = self.queues[*queue].books(PEN);
-                add(&mut books.allocated, own, sign);
-                &mut books.below
-            } else {
-                &mut self.top.books(PEN).below
-            };
-            add(&mut below.allocated, allocated, sign);
-            add(&mut below.held, held, sign);
+    /// Counts so much more of a level as taken.
+    fn hold_level(&mut self, level: Option<QueueId>, more: [Totals; 3]) -> HeldLevel {
+        let before = self.counts_above(level);
+        let mut held = HeldLevel {
+            level,
+            more,
+            holds_more: Totals::default(),
+        };
+        self.count_level(&held, 1);
+        held.holds_more = difference(&self.counts_above(level), &before);
+        held
+    }
+
+    fn count_level(&mut self, held: &HeldLevel, sign: i128) {
+        let [own, allocated, of_those] = &held.more;
+        if let Some(queue) = held.level {
+            add(&mut self.queues[queue].books(PEN).allocated, own.iter(), sign);
         }
+        let below = self.below(held.level);
+        add(&mut below.allocated, allocated.iter(), sign);
+        add(&mut below.held, of_those.iter(), sign);
+    }
+
+    fn below(&mut self, level: Option<QueueId>) -> &mut Below {
+        match level {
+            Some(queue) => &mut self.queues[queue].books(PEN).below,
+            None => &mut self.top.books(PEN).below,
+        }
+    }
+
+    /// What the level above a queue counts on its account.
+    fn counts_above(&self, level: Option<QueueId>) -> Totals {
+        level.map_or_else(Totals::default, |queue| self.queue(queue).held_in_all())
+    }
+
+    fn count_hold_of_nodes(&mut self, hold: &Hold, sign: i128) {
         for (node, request) in &hold.nodes {
             self.nodes[*node].books(PEN).set_aside(request, sign);
         }
@@ -182,16 +245,15 @@ fn what_remains(totals: &Totals) -> Amounts {
         .collect()
 }
 
-/// By how much more there is, where there is more.
-fn growth(before: &Totals, after: &Totals) -> Vec<(Dimension, i128)> {
-    let grows = after
-        .iter()
-        .map(|(dimension, after)| (dimension, after - before.get(dimension)));
-    grows.filter(|(_, growth)| *growth > 0).collect()
+/// How much more of everything the first has than the second.
+fn difference(first: &Totals, second: &Totals) -> Totals {
+    let mut difference = first.clone();
+    add(&mut difference, second.iter(), -1);
+    difference
 }
 
-fn add(totals: &mut Totals, amounts: &[(Dimension, i128)], sign: i128) {
+fn add(totals: &mut Totals, amounts: impl Iterator<Item = (Dimension, i128)>, sign: i128) {
     for (dimension, amount) in amounts {
-        totals.add(*dimension, sign * amount);
+        totals.add(dimension, sign * amount);
     }
 }

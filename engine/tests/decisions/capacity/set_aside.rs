@@ -242,3 +242,37 @@ fn nothing_is_set_aside_for_a_gang_that_is_given_up() {
     world.pod(&pod("other").queue("c").requests("cpu", "1"));
     assert_eq!(let_in(&mut world), ["other"]);
 }
+
+/// What is guaranteed to a queue is used up by what is set aside for one of its pods, while another one of them is let in: of what the
+/// levels above count on its account nothing stays when the first one has it.
+#[test]
+fn who_is_let_in_beside_what_is_set_aside_leaves_no_trace_above_its_queue() {
+    for parent in [None, Some("dept")] {
+        let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1, enableHierarchy: true"));
+        world.node(&node("n1").cards("A", 2));
+        for name in ["n2", "n3", "n4"] {
+            world.node(&node(name).cards("A", 1));
+        }
+        world.queue(&plain("dept"));
+        let guaranteed = plain("a").guaranteed_cards(r#"{"A": 2}"#).deserved_cards(r#"{"A": 3}"#);
+        world.queue(&parent.into_iter().fold(guaranteed, crate::world::Object::parent));
+        world.queue(&plain("b").deserved_cards(r#"{"A": 0}"#));
+        world.pods((0..2).map(|index| worker("b", index).assigned("A").on("n1")));
+        let pair = pod("pair").queue("a").asks("A", 2);
+        world.pod(&pair);
+        let evicted = victims(&mut world);
+        assert_eq!(evicted.len(), 2);
+        world.pod(&worker("a", 0));
+        assert_eq!(let_in(&mut world), ["a-0"]);
+        world.pod(&worker("a", 0).assigned("A").on("n2"));
+        gone(&mut world, &evicted);
+        assert_eq!(let_in(&mut world), ["pair"]);
+        world.pod(&pair.assigned("A").on("n1"));
+        workers(&mut world, "b", 3);
+        assert_eq!(
+            let_in(&mut world).len(),
+            2,
+            "the nodes have five, and three of them are in use: {parent:?}"
+        );
+    }
+}

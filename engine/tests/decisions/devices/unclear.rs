@@ -76,7 +76,11 @@ fn who_was_held_for_claims_that_are_charged_to_nobody_now_is_let_in() {
     for class in ["absent", NVIDIA] {
         let mut world = world();
         world.set_configuration(configuration("", "unqueuedCards: charge"), world.now);
-        world.claim("c", &json!([{"name": "r", "exactly": request(class, 1, Some("AA"))}]), &json!({}));
+        world.claim(
+            "c",
+            &json!([{"name": "r", "exactly": request(class, 1, Some("AA"))}]),
+            &json!({}),
+        );
         world.pod(&held("p", "c"));
         world.pod(&held("q", "not-there"));
         assert_eq!(world.refusal_of("p"), "NoDeviceSelected");
