@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL};
 use crds::lean::TextMap;
 use jiff::Timestamp;
 
@@ -15,6 +16,13 @@ pub struct Namespace {
     /// The queue of its pods that name none.
     pub queue: Option<Box<str>>,
     epoch: u64,
+}
+
+impl Namespace {
+    /// Whether its pods without GPU are to be placed by CrossQuota: they are marked so when they are created.
+    pub fn opts_in_to_cross_quota(&self) -> bool {
+        self.labels.get(CROSS_QUOTA_LABEL) == Some(CROSS_QUOTA_ENABLED)
+    }
 }
 
 /// Those that are there, by name.

@@ -24,9 +24,14 @@ struct Rules<'a> {
 }
 
 /// The rules for pods of this shape; none where `CrossQuota` does not decide where they go: a device that they claim may be a GPU, or be
-/// on some nodes alone, which only the scheduler knows. A claim that asks for none leaves them pods without GPU.
+/// on some nodes alone, which only the scheduler knows. A claim that asks for none leaves them pods without GPU. Nor where their namespace
+/// opts in no longer, which frees those that wait, too.
 fn rules<'a>(cluster: &'a Cluster, shape: &Shape) -> Option<Rules<'a>> {
     let strategy = shape.cross_quota?;
+    let namespace = cluster.namespace(&shape.namespace);
+    if namespace.is_some_and(|namespace| !namespace.opts_in_to_cross_quota()) {
+        return None;
+    }
     let configuration = cluster.configuration();
     let arguments = configuration.cross_quota.as_ref()?;
     let gating = configuration.cardgate.enforce_cross_quota == Enforcement::Gating;

@@ -9,7 +9,7 @@ use crds::managed::{is_of_daemon_set, is_subject_to_cross_quota};
 use crds::pod::{PodSpec, PodStatus};
 use jiff::Timestamp;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Namespace};
 use crate::cluster::claiming::claims_excess;
 use crate::cluster::devices::NOBODY;
 use crate::cluster::place::LAST;
@@ -109,10 +109,7 @@ impl Cluster {
     fn mark_as_the_door_does(&self, pod: &mut crds::pod::Pod<Box<str>>, namespace: &str) {
         let arguments = self.configuration.cross_quota.as_ref();
         let gating = self.configuration.cardgate.enforce_cross_quota == Enforcement::Gating;
-        let opted_in = || {
-            let labels = self.namespace(namespace).map(|namespace| &namespace.labels);
-            labels.and_then(|labels| labels.get(CROSS_QUOTA_LABEL)) == Some(CROSS_QUOTA_ENABLED)
-        };
+        let opted_in = || self.namespace(namespace).is_some_and(Namespace::opts_in_to_cross_quota);
         let is_subject = arguments.is_some_and(|arguments| is_subject_to_cross_quota(pod, arguments));
         if gating && is_subject && !is_of_daemon_set(pod) && opted_in() {
             pod.metadata

@@ -398,3 +398,21 @@ fn for_an_autoscaler_pods_are_let_in_to_nodes_without_gpu() {
         "{admitted:?}"
     );
 }
+
+/// Who comes now is held by nobody: so who was marked before waits for nothing either.
+#[test]
+fn who_waits_in_a_namespace_that_opts_in_no_longer_is_let_in() {
+    let opted_in = [("card.volcano.sh/crossquota", "enabled")];
+    for is_label_left in [true, false] {
+        let mut world = world("quota.cpu: 1");
+        world.node(&gpu_node("gpu-1"));
+        world.namespace("team", &opted_in, None);
+        world.pod(&cpu("p", "2"));
+        assert_eq!(world.refusal_of("p"), "CrossQuotaExceeded");
+        let left = if is_label_left { &opted_in[..] } else { &[] };
+        world.namespace("team", left, None);
+        let admissions = world.admissions();
+        assert_eq!(admissions.len(), usize::from(!is_label_left));
+        assert!(admissions.iter().all(|admission| admission.pin.is_none()));
+    }
+}
