@@ -18,7 +18,7 @@ const OPERATORS: &str = "app.kubernetes.io/name=cardgate,app.kubernetes.io/compo
 /// The role by which this program works in a cluster, and its binding.
 const OWN_RIGHTS: &str = "cardgate-uninstall";
 /// The policies inside the API server, and their bindings but one.
-const POLICIES: [&str; 16] = [
+const POLICIES: [&str; 17] = [
     "cardgate-crossquota",
     "cardgate-job",
     "cardgate-leader",
@@ -27,6 +27,7 @@ const POLICIES: [&str; 16] = [
     "cardgate-operator",
     "cardgate-pod-binding",
     "cardgate-pod-create",
+    "cardgate-pod-debug",
     "cardgate-pod-delete",
     "cardgate-pod-group",
     "cardgate-pod-resize",

@@ -142,6 +142,16 @@ fn the_policies_know_the_keys_of_the_programs() -> Outcome {
             ],
         ),
         (
+            "policies/pod-debug.yaml",
+            vec![
+                keys::QUEUE_NAME,
+                keys::GROUP_NAME,
+                keys::CARD_NAME,
+                keys::CARD_ASSIGNED,
+                keys::CROSS_QUOTA_LABEL,
+            ],
+        ),
+        (
             "admission/mutating.yaml",
             [
                 &requests[..],

@@ -77,6 +77,19 @@ impl Cluster {
         self.plane.kubectl_of_user(EDITOR)
     }
 
+    /// Lets the editor use `kubectl debug` in the test's namespace, which the role `edit` does not.
+    pub async fn let_editor_debug(&self) -> Result<()> {
+        let name = format!("{}-debug", self.team);
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": { "name": name },
+            "rules": [{ "apiGroups": [""], "resources": ["pods/ephemeralcontainers"], "verbs": ["patch", "update"] }],
+        });
+        self.plane.apply(&role).await?;
+        self.plane.grant(EDITOR, &name, self.team).await
+    }
+
     /// Creates a pod in the test's namespace as the editor.
     pub async fn create(&self, pod: PodBuilder) -> Result<Pod> {
         let pod = pod.namespace(self.team).build();

@@ -40,6 +40,13 @@ fn takes_long_to_end(pod: PodBuilder) -> PodBuilder {
     pod.spec(|spec| spec.termination_grace_period_seconds = Some(1_000_000))
 }
 
+/// Adds an ephemeral container, as `kubectl debug` does.
+async fn debug(pods: &Api<Pod>, name: &str) -> kube::Result<Pod> {
+    let debug = json!({ "spec": { "ephemeralContainers": [{ "name": "debug", "image": "image" }] } });
+    pods.patch_ephemeral_containers(name, &PatchParams::default(), &Patch::Strategic(debug))
+        .await
+}
+
 async fn evict(pods: &Api<Pod>, name: &str, grace: Option<i64>) -> kube::Result<Value> {
     let eviction = json!({
         "apiVersion": "policy/v1",
@@ -95,7 +102,7 @@ async fn what_a_kubelet_may_be_kept_from_ending_is_not_forgotten() -> Outcome {
     let cluster = &Cluster::with_policies_only("delete-kept").await?;
     let tenant = cluster.pods(&cluster.editor);
     let at_once = DeleteParams::default().grace_period(0);
-    let kept: [Kept; 4] = [
+    let kept: [Kept; 5] = [
         ("hook", |pod| {
             let hook = json!({ "postStart": { "exec": { "command": ["sleep", "infinity"] } } });
             pod.container(|main| main.lifecycle = serde_json::from_value(hook).ok())
@@ -114,11 +121,18 @@ async fn what_a_kubelet_may_be_kept_from_ending_is_not_forgotten() -> Outcome {
             })
         }),
         ("shortened", |pod| pod),
+        ("debugged", |pod| pod),
     ];
     for (name, change) in kept {
         let made = held(name).spec(|spec| spec.termination_grace_period_seconds = Some(5));
         runs(cluster, change(made), name, true).await?;
     }
+    cluster.let_editor_debug().await?;
+    wait::eventually("the right to debug pods", wait::PATIENCE, async || {
+        let added = debug(&tenant, "debugged").await;
+        Ok(Seen::when(added.is_ok(), format!("{added:?}")))
+    })
+    .await?;
     // Whoever ends it waits for as long as was said first.
     for (user, grace) in [(&cluster.pods(&cluster.administrator), 86_400), (&tenant, 1)] {
         user.delete("shortened", &DeleteParams::default().grace_period(grace))
@@ -132,6 +146,40 @@ async fn what_a_kubelet_may_be_kept_from_ending_is_not_forgotten() -> Outcome {
     for (name, _) in kept {
         assert_denied(name, POLICY, tenant.delete(name, &at_once).await, &SAYS);
     }
+    Ok(())
+}
+
+/// What ends as soon as it is deleted runs on while its kubelet waits for an ephemeral container.
+#[tokio::test]
+async fn what_has_no_time_to_end_gets_no_ephemeral_container() -> Outcome {
+    const DEBUG: &str = "cardgate-pod-debug";
+    let cluster = &Cluster::with_policies_only("debug").await?;
+    let (tenant, administrator) = (cluster.pods(&cluster.editor), cluster.pods(&cluster.administrator));
+    let ends_after = |pod: PodBuilder, grace| pod.spec(|spec| spec.termination_grace_period_seconds = Some(grace));
+    for (name, grace) in [("at-once", 0), ("by-administrator", 0), ("soon", 1)] {
+        runs(cluster, ends_after(held(name), grace), name, true).await?;
+    }
+    runs(cluster, ends_after(pod("plain").request("cpu", 1), 0), "plain", false).await?;
+    cluster.let_editor_debug().await?;
+    for name in ["soon", "plain"] {
+        wait::eventually("the right to debug pods", wait::PATIENCE, async || {
+            let added = debug(&tenant, name).await;
+            Ok(Seen::when(added.is_ok(), format!("{added:?}")))
+        })
+        .await?;
+    }
+    wait::eventually("the policy to be in force", wait::PATIENCE, async || {
+        let refused = refusal(debug(&tenant, "at-once").await).unwrap_or_default();
+        Ok(Seen::when(refused.contains(DEBUG), refused))
+    })
+    .await?;
+    assert_denied(
+        "at-once",
+        DEBUG,
+        debug(&tenant, "at-once").await,
+        &["kubectl debug --copy-to"],
+    );
+    debug(&administrator, "by-administrator").await?;
     Ok(())
 }
 

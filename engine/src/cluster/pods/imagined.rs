@@ -9,12 +9,12 @@ use crds::managed::{is_of_daemon_set, is_subject_to_cross_quota};
 use crds::pod::{PodSpec, PodStatus};
 use jiff::Timestamp;
 
-use crate::cluster::{Cluster, Namespace};
 use crate::cluster::claiming::claims_excess;
 use crate::cluster::devices::NOBODY;
 use crate::cluster::place::LAST;
 use crate::cluster::pod::{self, Evicting, Pod, Stage, Waits};
 use crate::cluster::waiting::{Shape, Traits};
+use crate::cluster::{Cluster, Namespace};
 use crate::devices::TURN;
 use crate::ids::{PodId, WorkloadId};
 use crate::refs::WorkloadKind;
