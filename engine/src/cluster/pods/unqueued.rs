@@ -17,7 +17,9 @@ impl Cluster {
     pub(in crate::cluster) fn charge_unqueued(&mut self, concerned: impl Fn(&str) -> bool, now: Timestamp) {
         let charges_all = self.configuration.cardgate.unqueued_cards == UnqueuedCards::Charge;
         let found = self.pods_by_id().filter_map(|(id, pod)| {
-            let is_nobodys = pod.queue.is_none() && pod.is_in() && pod.reachable && concerned(&pod.namespace);
+            // Whom CrossQuota alone held was let in at nobody's cost, too.
+            let is_nobodys = pod.queue.is_none_or(|queue| self.queue(queue).is_nameless());
+            let is_nobodys = is_nobodys && pod.is_in() && pod.reachable && concerned(&pod.namespace);
             let is_charged = || {
                 let namespace = self.namespace(&pod.namespace);
                 charges_all || namespace.is_some_and(|namespace| namespace.queue.is_some())
@@ -90,7 +92,7 @@ impl Cluster {
 
     fn charge_unqueued_pod(&mut self, id: PodId, now: Timestamp) {
         let Some(pod) = self.pod(id) else { return };
-        let (namespace, mut task) = (Arc::clone(&pod.namespace), pod.task.clone());
+        let (namespace, before, mut task) = (Arc::clone(&pod.namespace), pod.queue, pod.task.clone());
         let (queue, unqueued) = self.queue_of_unnamed(&namespace, None);
         task.unqueued = unqueued;
         self.name_cards(&mut task, Some(queue));
@@ -100,6 +102,10 @@ impl Cluster {
             pod.task = task;
             pod.charged_for_cards = true;
         });
+        if let Some(before) = before {
+            self.queues[before].quit();
+            self.forget_empty_queue(before);
+        }
         self.recharge_pod(id, now);
         // It pays for what it shares, in place of who waits.
         self.settle_payers(id);

@@ -4,7 +4,8 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::devices::{NVIDIA, claiming, gpus, request};
+use crate::devices::{NVIDIA, allocated, claiming, gpus, request};
+use crate::world::queue;
 
 /// A node with GPUs that takes no pod with more than one core, and one with devices, of a class for cards and of one for others.
 fn by_devices() -> World {
@@ -98,4 +99,30 @@ fn a_claim_that_is_not_there_is_waited_for() {
     assert_eq!(world.refusal_of("p"), "ResourceClaimNotFound");
     world.claim("c", &exactly(NVIDIA), &json!({}));
     is_left_alone(&mut world);
+}
+
+/// As those are that run without the mark, whom nobody held.
+#[test]
+fn who_was_left_alone_and_has_cards_is_charged_once_cards_are_charged() {
+    for by_namespace in [true, false] {
+        let mut world = by_devices();
+        world.queue(&queue("q").quota(r#"{"A": 4}"#));
+        world.queue(&queue("default").quota(r#"{"A": 4}"#));
+        let pods = [
+            ("marked", cpu("marked", "2"), "gpu-0"),
+            ("bare", bare_pod("bare"), "gpu-1"),
+        ];
+        for (name, made, device) in pods {
+            world.claim(name, &exactly(NVIDIA), &allocated("n1", &[device]));
+            world.pod(&claiming(made, name).on("n1"));
+        }
+        assert_eq!((world.allocated("q", "A"), world.allocated("default", "A")), (0, 0));
+        if by_namespace {
+            world.namespace("team", &[("card.volcano.sh/crossquota", "enabled")], Some("q"));
+        } else {
+            world.set_configuration(configuration("quota.cpu: 1", "unqueuedCards: charge"), world.now);
+        }
+        let charged = if by_namespace { "q" } else { "default" };
+        assert_eq!(world.allocated(charged, "A"), 2);
+    }
 }
