@@ -41,7 +41,44 @@ impl Return {
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     pods: BTreeSet<(Timestamp, PodId)>,
+    /// The same by pod, of which each has one at most.
+    by_pod: HashMap<PodId, Timestamp>,
     returns: HashMap<Controller, Return>,
+    /// How many they were when those were last looked for that are forgotten.
+    returns_swept: usize,
+}
+
+impl Deadlines {
+    /// When time alone changes something about a pod, in place of when it did.
+    pub fn set(&mut self, id: PodId, time: Option<Timestamp>) {
+        let before = match time {
+            Some(time) => self.by_pod.insert(id, time),
+            None => self.by_pod.remove(&id),
+        };
+        if before != time {
+            if let Some(before) = before {
+                self.pods.remove(&(before, id));
+            }
+            self.pods.extend(time.map(|time| (time, id)));
+        }
+    }
+
+    /// The first pod whose time has come, which it has no longer then.
+    fn take_due(&mut self, now: Timestamp) -> Option<(Timestamp, PodId)> {
+        let due = self.pods.first().copied().filter(|(time, _)| *time <= now)?;
+        self.set(due.1, None);
+        Some(due)
+    }
+
+    /// Remembers it. Whoever is forgotten is looked for when there are twice as many as there were then, not each time: thousands may come
+    /// back at once.
+    fn note_return(&mut self, controller: Controller, returned: Return, now: Timestamp) {
+        self.returns.insert(controller, returned);
+        if self.returns.len() > 2 * self.returns_swept {
+            self.returns.retain(|_, earlier| !earlier.is_forgotten(now));
+            self.returns_swept = self.returns.len();
+        }
+    }
 }
 
 /// Until when those stand aside who came back for the nth time.
@@ -78,8 +115,7 @@ impl Cluster {
         self.tell_time(now);
         self.advance_workloads(now);
         let mut due = Vec::new();
-        while let Some((time, id)) = self.deadlines.pods.first().copied().filter(|(time, _)| *time <= now) {
-            self.deadlines.pods.remove(&(time, id));
+        while let Some((time, id)) = self.deadlines.take_due(now) {
             let Some(pod) = self.pod(id) else { continue };
             if self.deadline_of(pod) != Some(time) {
                 continue;
@@ -114,7 +150,6 @@ impl Cluster {
     pub(super) fn bring_deadlines_back(&mut self, back: SetBack) {
         let returns = self.deadlines.returns.values_mut();
         returns.for_each(|returned| back.bring_back(&mut returned.until));
-        self.deadlines.pods.clear();
         for id in self.pods_by_id().map(|(id, _)| id).collect::<Vec<_>>() {
             self.set_deadline(id);
         }
@@ -140,9 +175,8 @@ impl Cluster {
     }
 
     pub(super) fn set_deadline(&mut self, id: PodId) {
-        if let Some(time) = self.pod(id).and_then(|pod| self.deadline_of(pod)) {
-            self.deadlines.pods.insert((time, id));
-        }
+        let time = self.pod(id).and_then(|pod| self.deadline_of(pod));
+        self.deadlines.set(id, time);
     }
 
     /// The scheduler could not place a pod: it keeps its place, and is looked at again later. Where nobody takes it away
@@ -175,15 +209,52 @@ impl Cluster {
             .saturating_add(1)
             .max(earlier.map_or(0, |earlier| earlier.times));
         let until = aside(times, now);
-        self.deadlines.returns.retain(|_, earlier| !earlier.is_forgotten(now));
         self.deadlines
-            .returns
-            .insert(controller.clone(), Return { times, until });
+            .note_return(controller.clone(), Return { times, until }, now);
     }
 
     /// How the pods of a controller have fared.
     pub(super) fn return_of(&self, controller: Option<&Controller>, now: Timestamp) -> Option<Return> {
         let returned = self.deadlines.returns.get(controller?).copied();
         returned.filter(|returned| !returned.is_forgotten(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Id as _;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    #[test]
+    fn a_pod_has_one_deadline_at_most_and_none_when_it_is_gone() {
+        let mut deadlines = Deadlines::default();
+        let (first, second) = (PodId::of(0), PodId::of(1));
+        deadlines.set(first, Some(at(31_536_000)));
+        deadlines.set(first, Some(at(5)));
+        deadlines.set(second, Some(at(31_536_000)));
+        deadlines.set(second, None);
+        assert_eq!(deadlines.pods.len(), 1);
+        assert_eq!(deadlines.take_due(at(4)), None);
+        assert_eq!(deadlines.take_due(at(5)), Some((at(5), first)));
+        assert!(deadlines.pods.is_empty() && deadlines.by_pod.is_empty());
+    }
+
+    #[test]
+    fn of_those_who_came_back_long_ago_no_more_are_kept_than_of_the_others() {
+        let mut deadlines = Deadlines::default();
+        for second in 0..100_000 {
+            let controller = Controller::new("team", "ReplicaSet", &second.to_string());
+            let returned = Return {
+                times: 1,
+                until: at(second),
+            };
+            deadlines.note_return(controller, returned, at(second));
+        }
+        let remembered = usize::try_from(RETURN_MEMORY.as_secs()).unwrap();
+        assert!((remembered..=2 * remembered).contains(&deadlines.returns.len()));
     }
 }

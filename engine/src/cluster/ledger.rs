@@ -251,6 +251,7 @@ impl Cluster {
     pub(super) fn take_pod(&mut self, uid: &str) -> Option<Pod> {
         let id = self.pods.table.remove(uid)?;
         self.leave(id);
+        self.deadlines.set(id, None);
         self.pods.table[id].take()
     }
 
