@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Cluster;
 use super::claiming::{Claiming, provided_claim};
-use super::node::{Node, NodeCard, Supply};
+use super::node::{Node, Supply};
 use super::pod::Pod;
 use crate::alternative::{Alternative, CardSet};
 use crate::amounts::{Amounts, Dimension};
@@ -257,13 +257,21 @@ pub(crate) fn has_devices_elsewhere(task: &Task, node: &Node) -> bool {
     allocated_at(task).is_some_and(|at| *at != *node.name)
 }
 
-/// How many of a card a node hands out as devices alone: those too that are kept from new pods, and that pods of before hold. Whether the
-/// others suffice for a task, the devices say.
+/// How many of a card, or of the cards of a resource, a node hands out as devices alone: those too that are kept from new pods, and that pods
+/// of before hold. Whether the others suffice for a task, the devices say.
 pub(crate) fn devices_there(task: &Task, node: &Node, dimension: Dimension) -> i64 {
-    let card = dimension.card().filter(|_| demand(task).is_some());
-    let card = card.and_then(|card| node.card(card));
-    card.filter(|card| card.supply == Supply::Devices)
-        .map_or(0, NodeCard::all_devices)
+    if demand(task).is_none() {
+        return 0;
+    }
+    let cards = node.offer().into_iter().flat_map(|offer| &offer.cards);
+    let of_it = cards.filter(|known| match dimension {
+        Dimension::Card(card) => known.card == card,
+        Dimension::Resource(resource) => known.resource == resource,
+    });
+    of_it
+        .map(|card| (card.supply == Supply::Devices).then(|| card.all_devices()))
+        .sum::<Option<i64>>()
+        .unwrap_or(0)
 }
 
 /// Whether a resource of a node is handed out as devices alone, so that a task's claims say whether there is room.

@@ -10,12 +10,13 @@ use crate::cluster::choice;
 use crate::cluster::constraints::Mismatch;
 use crate::cluster::device_cards::are_supplied;
 use crate::cluster::device_room::{devices_there, has_devices_elsewhere, is_judged_by_devices};
-use crate::cluster::node::{Node, Supply};
+use crate::cluster::node::{Node, Offer, Supply};
 use crate::cluster::waiting::{Refused, Shape};
 use crate::ids::NodeId;
 use crate::names::CardId;
 use crate::reason::{Cure, Reason};
 use crate::steps::Steps;
+use crate::task::Task;
 
 /// A search for a node that goes on where the last one of the same shape ended: what had no room then has none now,
 /// unless it has changed since.
@@ -296,10 +297,15 @@ pub(super) fn has_room(shape: &Shape, alternative: Option<&Alternative>, node: &
     offer.has_room_for(request, used)
         || task.claimed.is_some()
             && request.iter().all(|(dimension, asked)| {
-                let there = offer.amount(dimension).max(devices_there(task, node, dimension));
-                used.get(dimension) + i128::from(asked) <= i128::from(there)
+                used.get(dimension) + i128::from(asked) <= there(task, node, offer, dimension)
                     || is_judged_by_devices(task, node, dimension)
             })
+}
+
+/// How much a node has of something that its pods hold: of what claims are for those devices too that are kept from new pods, which may be held.
+fn there(task: &Task, node: &Node, offer: &Offer, dimension: Dimension) -> i128 {
+    let devices = task.claimed.as_ref().map(|_| devices_there(task, node, dimension));
+    offer.amount(dimension).max(devices.unwrap_or(0)).into()
 }
 
 /// What a node says to a pod, its devices included, which are searched with so many steps.
@@ -370,7 +376,7 @@ pub(crate) fn lacking(
     let offer = node.offer()?;
     let request = shape.task.request_with(alternative);
     let missing = request.iter().map(|(dimension, asked)| {
-        let all = i128::from(offer.amount(dimension));
+        let all = there(&shape.task, node, offer, dimension);
         (dimension, node.used.get(dimension) + i128::from(asked) - all, all)
     });
     let missing: Vec<_> = missing.filter(|(_, missing, _)| *missing > 0).collect();

@@ -298,3 +298,42 @@ fn what_is_set_aside_is_in_no_number_of_cards() {
     let numbers: Vec<_> = tallies.map(|tally| (tally.total, tally.used, tally.free)).collect();
     assert_eq!(numbers, [(2, 1, 1)]);
 }
+
+/// A node with two cards, of which a queue that deserves it has one: that is kept from new pods by a taint; and one that has borrowed all CPU.
+/// Another node has cards enough for the quotas, and no CPU.
+fn with_taint(tainted: &[usize]) -> World {
+    let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100"));
+    world.node(&node("n1").offers("cpu", "4"));
+    world.slice("n1", NVIDIA, &gpus("A", 2));
+    let is_gpu = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
+    world.class(NVIDIA, is_gpu, Some(GPU));
+    for name in ["a", "b"] {
+        let deserves = bare_queue(name).deserved_cards(r#"{"A": 1}"#);
+        world.queue(&deserves.deserved("cpu", "2"));
+    }
+    world.queue(&bare_queue("borrows").deserved("cpu", "0"));
+    world.node(&node("n2").offers("cpu", "0"));
+    world.slice("n2", NVIDIA, &gpus("A", 2));
+    let holds = claimed(&mut world, "holds", "a", &exactly(1, Some("A")));
+    world.claim("holds-gpu", &exactly(1, Some("A")), &allocated("n1", &["gpu-0"]));
+    world.pod(&holds.requests("cpu", "1").assigned("A").on("n1"));
+    world.pod(&pod("lends").queue("borrows").requests("cpu", "3").on("n1"));
+    let mut devices = gpus("A", 2);
+    for index in tainted {
+        devices[*index]["taints"] = json!([{"key": "k", "effect": "NoSchedule"}]);
+    }
+    world.slice("n1", NVIDIA, &devices);
+    world
+}
+
+#[test]
+fn a_tainted_device_that_is_held_hides_no_other_from_who_would_have_something_else_given_back() {
+    for tainted in [&[0][..], &[0, 1]] {
+        let mut world = with_taint(tainted);
+        let mut form = request(NVIDIA, 1, Some("A"));
+        form["tolerations"] = json!([{"operator": "Exists"}]);
+        let claimant = claimed(&mut world, "b-0", "b", &json!([{"name": "r", "exactly": form}]));
+        world.pod(&claimant.requests("cpu", "2"));
+        assert_eq!(victims(&mut world), ["lends"], "{tainted:?}");
+    }
+}
