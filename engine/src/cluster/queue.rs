@@ -233,7 +233,7 @@ impl Queue {
     }
 
     /// Whether it is there, or a pod or a workload names it.
-    pub(super) fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.terms.is_some() || self.members > 0
     }
 

@@ -327,14 +327,15 @@ pub(crate) fn admits(cluster: &Cluster, queue: QueueId, namespace: &str) -> Resu
     }
 }
 
-/// Whether the queue is for this namespace, whatever else it may be: what it has is nobody else's to know. A queue that is not there has
-/// nothing.
+/// Whether the queue is for this namespace, whatever else it may be: what it has is nobody else's to know. Whom a queue was for that is not
+/// there any more, nobody says: while anybody is left in it, it is for none.
 pub(crate) fn is_for(cluster: &Cluster, queue: QueueId, namespace: &str) -> bool {
-    let terms = cluster.queue(queue).terms();
-    terms.is_none_or(|terms| {
-        let access = terms.access.as_ref();
-        access.is_ok_and(|access| allows(cluster, access, namespace))
-    })
+    let queue = cluster.queue(queue);
+    let Some(terms) = queue.terms() else {
+        return queue.is_nameless() || !queue.is_known();
+    };
+    let access = terms.access.as_ref();
+    access.is_ok_and(|access| allows(cluster, access, namespace))
 }
 
 fn allows(cluster: &Cluster, access: &QueueAccess, namespace: &str) -> bool {

@@ -169,6 +169,21 @@ fn a_closed_queue_keeps_its_numbers() {
     }
 }
 
+/// What is left in a queue that was removed is still nobody else's, whoever it was for.
+#[test]
+fn a_removed_queue_keeps_its_numbers() {
+    let mut world = world();
+    world.remove_queue("foreign");
+    let status = imagined(&mut world, "team", &pod("p").queue("foreign").asks("A100", 99));
+    assert!(!status.blocks.is_empty(), "{status:?}");
+    assert_eq!((status.waiting, &status.before), (None, &None));
+    assert_tells_nothing(&besides_totals(&status));
+    let status = imagined(&mut world, "team", &pod("p").asks("A100", 99));
+    let block = status.blocks.iter().find(|block| block.reason == "NoNodeFits").unwrap();
+    let holders: Vec<_> = block.shortages[0].holders.iter().map(|holder| &*holder.queue).collect();
+    assert_eq!(holders, [""]);
+}
+
 /// A group asks its own queue, and some of its pods another.
 #[test]
 fn a_group_with_pods_in_the_queue_of_others_is_told_no_number_of_it() {
