@@ -17,6 +17,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 pub(super) use self::budgets::Budgets;
+use super::lanes::NOT_ANSWERED;
 use super::tries::{FIRST_WAIT, LONGEST_WAIT};
 use super::{Actor, Failure};
 use crate::event::Event;
@@ -47,7 +48,9 @@ impl Actor {
     pub fn send_back(&self, pod: PodRef) {
         let actor = self.clone();
         self.runtime.spawn(async move {
-            match actor.evict(&pod, How::Briefly).await {
+            let evict = || actor.evict(&pod, How::Briefly);
+            let evicted = actor.ways_back.write(&pod.namespace, evict).await;
+            match evicted.unwrap_or(Err(Failure::NotSent(NOT_ANSWERED))) {
                 Ok(()) => {
                     tracing::info!(pod = %pod, "evicted");
                     actor.tell_of_its_end(&pod).await;
