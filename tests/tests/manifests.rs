@@ -92,7 +92,7 @@ fn the_policies_know_the_keys_of_the_programs() -> Outcome {
         keys::MGPU_POLICY,
         keys::QUEUE_LABEL,
     ];
-    let expected: [(&str, Vec<&str>); 11] = [
+    let expected: [(&str, Vec<&str>); 12] = [
         (
             "policies/pod-create.yaml",
             [
