@@ -341,7 +341,7 @@ fn every_policy_is_bound_and_fails_closed() -> Outcome {
     for file in INSTALL_FILES {
         let bindings = objects(file, "ValidatingAdmissionPolicyBinding")?;
         let policies = objects(file, "ValidatingAdmissionPolicy")?;
-        assert_eq!(policies.len(), 16, "{file}");
+        assert_eq!(policies.len(), 17, "{file}");
         for policy in policies {
             let name = &policy["metadata"]["name"];
             let bound = bindings.iter().filter(|binding| &binding["spec"]["policyName"] == name);
