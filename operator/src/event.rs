@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crds::configuration::Configuration;
 use engine::cluster::reclaims::EvictionOutcome;
-use engine::decide::Eviction;
+use engine::decide::{Eviction, Resumption};
+use engine::happening::Happening;
 use engine::refs::PodRef;
 use engine::{Observation, Outcome};
 use tokio::sync::oneshot;
@@ -39,7 +40,11 @@ pub enum Event {
     Outcome(Outcome),
     /// What became of a write that had not been answered, found out later.
     FoundOut(Outcome),
-    /// A pod that could not be placed may not be evicted either: why, in the API server's words.
+    /// A Job is resumed, as was decided.
+    Resumed(Resumption),
+    /// A pod is evicted that could not be placed, or has more than it was let in for: for the event, why, and in which words.
+    SentBack(PodRef, Happening, String),
+    /// Such a pod may not be evicted either: why, in the API server's words.
     NotSentBack(PodRef, String),
     /// What became of evictions, victim by victim.
     Evictions(Box<Eviction>, Vec<EvictionOutcome>),

@@ -30,7 +30,7 @@ use crate::extender::Question;
 use crate::metrics::{Decision, Metrics, Step};
 use crate::policy_parameters::Parameters;
 use crate::pulse::Pulse;
-use crate::report::{EventKind, Report, Reports};
+use crate::report::{Report, Reports};
 use crate::review::{Exit, Inquiry};
 use aside::Aside;
 use inquiries::Share;
@@ -264,19 +264,11 @@ impl Mind {
                     self.actor.admit(admission);
                 }
                 Action::Resume(resumption) => {
-                    self.reports.send(Report::Event {
-                        regarding: Box::new(resumption.job.reference()),
-                        kind: EventKind::Normal,
-                        reason: Happening::Enqueued.into(),
-                        message: format!("let into queue {}: its pods may be made", resumption.queue),
-                    });
                     self.under_way += 1;
                     self.actor.resume(resumption);
                 }
                 Action::SendBack { pod, reason, message } => {
-                    self.metrics.decided(Decision::SentBack);
-                    self.say(&pod, reason, message);
-                    self.actor.send_back(pod);
+                    self.actor.send_back(pod, reason, message);
                 }
                 Action::Evict(eviction) => {
                     self.evictions_under_way += 1;

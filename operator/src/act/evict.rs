@@ -8,6 +8,7 @@ use std::time::Duration;
 use engine::Outcome;
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
+use engine::happening::Happening;
 use engine::refs::PodRef;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -44,8 +45,9 @@ enum How {
 }
 
 impl Actor {
-    /// Takes an admitted pod back that could not be placed, or has other claims than it was let in with.
-    pub fn send_back(&self, pod: PodRef) {
+    /// Takes an admitted pod back that could not be placed, or has other claims than it was let in with; that it is, for which reason and in which
+    /// words, comes as an event.
+    pub fn send_back(&self, pod: PodRef, reason: Happening, message: String) {
         let actor = self.clone();
         self.runtime.spawn(async move {
             let evict = || actor.evict(&pod, How::Briefly);
@@ -53,7 +55,8 @@ impl Actor {
             match evicted.unwrap_or(Err(Failure::NotSent(NOT_ANSWERED))) {
                 Ok(()) => {
                     tracing::info!(pod = %pod, "evicted");
-                    actor.tell_of_its_end(&pod).await;
+                    // The mind is gone only when the program ends.
+                    let _ = actor.events.send(Event::SentBack(pod, reason, message)).await;
                 }
                 // By an eviction that was not answered, or by somebody else; the watch has yet to tell.
                 Err(failure) if failure.is_gone() => actor.tell_of_its_end(&pod).await,
@@ -193,4 +196,4 @@ async fn patiently<T, F: Future<Output = Result<T, Failure>>>(ask: impl Fn() -> 
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -6,6 +6,8 @@ mod evict;
 mod lanes;
 mod node_label;
 mod patch;
+#[cfg(test)]
+mod tests;
 mod tries;
 
 use std::sync::Arc;
@@ -160,7 +162,7 @@ impl Actor {
         });
     }
 
-    /// Resumes a Job; the outcome comes as an event.
+    /// Resumes a Job; the outcome comes as an event, and that it is resumed as another one.
     pub fn resume(&self, resumption: Resumption) {
         let actor = self.clone();
         self.runtime.spawn(async move {
@@ -168,10 +170,13 @@ impl Actor {
             let outcome = |answer| Outcome::Resumption(Arc::clone(&resumption.job.uid), answer);
             // The mind is gone only when the program ends.
             let _ = actor.events.send(Event::Outcome(outcome(ended.answer()))).await;
-            if let Ended::Unknown(reason) = ended {
-                actor
-                    .find_out(&reason, outcome, || actor.is_resumed(&resumption.job))
-                    .await;
+            let look = || actor.is_resumed(&resumption.job);
+            let is_resumed = match ended {
+                Ended::Unknown(reason) => actor.find_out(&reason, outcome, look).await,
+                ended => matches!(ended, Ended::Done),
+            };
+            if is_resumed {
+                let _ = actor.events.send(Event::Resumed(resumption)).await;
             }
         });
     }

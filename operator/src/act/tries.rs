@@ -114,20 +114,20 @@ pub(super) async fn keep_trying<F: Future<Output = Tried>>(once: impl Fn() -> F)
 }
 
 impl Actor {
-    /// Nobody knows whether something is written: its object is read until that is certain, which is told the mind. `look` says
+    /// Nobody knows whether something is written: its object is read until that is certain, which is told the mind and returned. `look` says
     /// what is seen of it: done, or not, or nothing.
     pub(super) async fn find_out<F: Future<Output = Option<bool>>>(
         &self,
         reason: &str,
         outcome: impl Fn(Answer) -> Outcome,
         look: impl Fn() -> F,
-    ) {
+    ) -> bool {
         let last_write = Instant::now();
         loop {
             sleep(LONGEST_WAIT).await;
             if self.is_retired() || !self.leadership.holds() {
                 // Whoever decides next reads everything anew.
-                return;
+                return false;
             }
             let is_certain = last_write.elapsed() >= LATEST_WRITE;
             let answer = match look().await {
@@ -139,7 +139,7 @@ impl Actor {
             tracing::info!(is_written, "found out what became of a write that was not answered");
             // The mind is gone only when the program ends.
             let _ = self.events.send(Event::FoundOut(outcome(answer))).await;
-            return;
+            return is_written;
         }
     }
 }

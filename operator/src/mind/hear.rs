@@ -4,6 +4,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use engine::cluster::reclaims::EvictionOutcome;
+use engine::decide::Resumption;
 use engine::explain::refused_write;
 use engine::happening::Happening;
 use engine::refs::PodRef;
@@ -15,6 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::Mind;
 use super::aside::{Heard, Said};
 use crate::event::Event;
+use crate::metrics::Decision;
 use crate::report::{EventKind, PodReport, Report};
 
 impl Mind {
@@ -104,6 +106,18 @@ impl Mind {
                 self.hear_outcome(&outcome, now);
             }
             Event::FoundOut(outcome) => self.hear_outcome(&outcome, now),
+            Event::Resumed(Resumption { job, queue }) => self.reports.send(Report::Event {
+                regarding: Box::new(job.reference()),
+                kind: EventKind::Normal,
+                reason: Happening::Enqueued.into(),
+                message: format!("let into queue {queue}: its pods may be made"),
+            }),
+            Event::SentBack(pod, reason, message) => {
+                self.metrics.decided(Decision::SentBack);
+                self.say(&pod, reason, message);
+                let outcome = Outcome::Eviction(pod.uid, EvictionOutcome::Evicted);
+                self.cluster.outcome(&outcome, now);
+            }
             Event::NotSentBack(pod, why) => {
                 let message =
                     format!("the pod may not be evicted: {why}; it keeps its quota, and that is tried again later");

@@ -218,7 +218,7 @@ fn group_patch(group: &WorkloadRef, phase: Phase, refused: Option<(Reason, Strin
             "Scheduled",
             "True",
             "Running",
-            "enough of its pods are on their nodes".to_owned(),
+            "enough of its pods have come to their nodes".to_owned(),
         ),
         (None, Phase::Inqueue) => ("Unschedulable", "False", "Inqueue", "it is in its queue".to_owned()),
         (None, Phase::Pending) => (

@@ -37,7 +37,7 @@ async fn evict(answers: Vec<(u16, &'static str)>) -> (Result<(), Failure>, usize
 }
 
 /// An actor that leads, and what it tells the mind.
-pub(super) fn actor(client: kube::Client) -> (Actor, mpsc::Receiver<Event>) {
+pub(in crate::act) fn actor(client: kube::Client) -> (Actor, mpsc::Receiver<Event>) {
     let (events, heard) = mpsc::channel(1);
     let leadership = Leadership::told(Arc::new(Herald::new(true)));
     (Actor::new(client, events, leadership, Arc::default()), heard)
@@ -112,8 +112,8 @@ async fn a_disruption_budget_is_heard_at_once() {
     let (address, asked) = protected();
     let client = programs::client(Config::new(address.parse().unwrap())).unwrap();
     let (actor, mut heard) = actor(client);
-    actor.send_back(pod());
-    // Where it asked again and again, there would be no event: what is not answered in time is told nobody.
+    actor.send_back(pod(), Happening::ReservationTimeout, "it is evicted".to_owned());
+    // Where it asked again and again, there would be no event: what is not answered in time is told nobody. Nor is it said that it is evicted.
     let event = timeout(WRITE_LIMIT * 2, heard.recv()).await;
     assert!(
         matches!(&event, Ok(Some(Event::NotSentBack(_, why))) if why == "a budget"),
@@ -257,7 +257,7 @@ async fn who_is_sent_back_waits_for_a_lane() {
     });
     let (actor, mut heard) = actor(kube::Client::new(server, "default"));
     for _ in 0..PODS {
-        actor.send_back(pod());
+        actor.send_back(pod(), Happening::ReservationTimeout, "it is evicted".to_owned());
     }
     for _ in 0..PODS {
         let event = heard.recv().await;
