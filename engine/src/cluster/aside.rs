@@ -1,7 +1,7 @@
 //! What is set aside for pods that others are evicted for: it counts as taken for everybody else until they are let in or no
 //! longer wait.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::Cluster;
 use super::pod::Stage;
 use super::waiting::Shape;
-use crate::amounts::{Amounts, Dimension};
+use crate::amounts::{Amounts, Dimension, Totals};
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::metering::Charge;
 
@@ -65,6 +65,33 @@ impl Cluster {
             charge: pod.charge.clone()?,
             room: pod.room.and_then(on_node),
         })
+    }
+
+    /// The dimensions of which a queue and those above it have too little for all of these as things are, or their nodes have.
+    pub(crate) fn lacking_for(&self, queue: QueueId, asides: &[SetAside]) -> BTreeSet<Dimension> {
+        let (mut charged, mut on_nodes) = (Totals::default(), BTreeMap::<&str, Totals>::new());
+        for aside in asides {
+            charged.add_all(&aside.charge.amounts);
+            if let Some((node, request)) = &aside.room {
+                on_nodes.entry(node).or_default().add_all(request);
+            }
+        }
+        let of_levels = charged.iter().filter(|(dimension, amount)| {
+            let amount = i64::try_from(*amount).unwrap_or(i64::MAX);
+            self.room(queue, *dimension, amount).is_err()
+        });
+        let mut lacking: BTreeSet<_> = of_levels.map(|(dimension, _)| dimension).collect();
+        for (name, asked) in on_nodes {
+            let node = self.nodes.id(name).map(|id| self.node(id));
+            let Some((node, offer)) = node.and_then(|node| Some((node, node.offer()?))) else {
+                continue;
+            };
+            let short = asked.iter().filter(|(dimension, amount)| {
+                node.used.get(*dimension) + amount > i128::from(offer.amount(*dimension))
+            });
+            lacking.extend(short.map(|(dimension, _)| dimension));
+        }
+        lacking
     }
 
     /// What is set aside for pods that still wait, but for what a look at one queue has set aside.

@@ -201,7 +201,7 @@ fn look_at(
     let awaited = leaving_or_taken.filter_map(|id| Some(Arc::clone(&cluster.pod(*id)?.uid)));
     let by_others = cluster.awaited_by_others(queue);
     let awaited = awaited.filter(|uid| !by_others.contains(uid));
-    let expected = Expected {
+    let mut expected = Expected {
         claim: std::mem::take(&mut look.claim),
         groups: std::mem::take(&mut look.groups),
         asides: asides.collect(),
@@ -210,6 +210,9 @@ fn look_at(
     look.forget_assumptions(cluster, 0);
     cluster.put_back(&look.taken);
     cluster.put_back(&leaving);
+    // What there is enough of as it is stands in nobody's way.
+    let lacking = cluster.lacking_for(queue, &expected.asides);
+    expected.claim.retain(|dimension, _| lacking.contains(dimension));
     cluster.end_looking_ahead();
     for aside in &aside {
         cluster.count_aside(aside, -1);

@@ -365,3 +365,38 @@ fn a_pod_takes_back_what_its_gang_has_beyond_the_minimum() {
     world.pod(&pod("leader").of("g").queue("a").asks("A", 1).priority(10));
     assert_eq!(victims(&mut world), ["g-2"]);
 }
+
+/// Only what the pod lacks that others were evicted for is kept from who stands back: of the rest there is enough for both.
+#[test]
+fn who_asks_for_another_card_waits_for_nobody_who_is_evicted_meanwhile() {
+    let mut world = World::with(queue_plugin(
+        "capacity-card",
+        "allocate, reclaim, preempt",
+        "enableHierarchy: true, guaranteeThreshold: 100, reclaimInterval: 1",
+    ));
+    world.node(&node("n1").cards("A", 1).offers("cpu", "64"));
+    world.node(&node("n2").cards("B", 1).offers("cpu", "64"));
+    let quota = plain("a").capability("cpu", "100").capability("memory", "1Ti");
+    let cards = r#"{"A": 1, "B": 1}"#;
+    world.queue(&quota.quota(cards).deserved_cards(cards));
+    world.pod(
+        &pod("slow")
+            .queue("a")
+            .asks("A", 1)
+            .requests("cpu", "1")
+            .priority(-10)
+            .assigned("A")
+            .on("n1"),
+    );
+    world.pod(
+        &pod("urgent")
+            .queue("a")
+            .asks("A", 1)
+            .requests("cpu", "1")
+            .priority(1000),
+    );
+    assert_eq!(victims(&mut world), ["slow"]);
+    world.pod(&pod("other").queue("a").asks("B", 1).requests("cpu", "1"));
+    world.pod(&pod("same").queue("a").asks("A", 1).requests("cpu", "1"));
+    assert_eq!(world.admit_names(), ["other"]);
+}
