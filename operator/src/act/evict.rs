@@ -18,7 +18,6 @@ use serde_json::json;
 use tokio::time::sleep;
 
 pub(super) use self::budgets::Budgets;
-use super::lanes::NOT_ANSWERED;
 use super::tries::{FIRST_WAIT, LONGEST_WAIT};
 use super::{Actor, Failure};
 use crate::event::Event;
@@ -50,9 +49,7 @@ impl Actor {
     pub fn send_back(&self, pod: PodRef, reason: Happening, message: String) {
         let actor = self.clone();
         self.runtime.spawn(async move {
-            let evict = || actor.evict(&pod, How::Briefly);
-            let evicted = actor.ways_back.write(&pod.namespace, evict).await;
-            match evicted.unwrap_or(Err(Failure::NotSent(NOT_ANSWERED))) {
+            match actor.evict(&pod, How::Briefly).await {
                 Ok(()) => {
                     tracing::info!(pod = %pod, "evicted");
                     // The mind is gone only when the program ends.

@@ -55,8 +55,6 @@ pub struct Actor {
     /// Where requests are awaited: whoever decides has no time for them.
     runtime: Handle,
     lanes: Arc<Lanes>,
-    /// Lanes of their own for who is sent back, of whom thousands may be due at once: they take none from who is let in.
-    ways_back: Arc<Lanes>,
     node_lanes: Arc<Semaphore>,
     budgets: Arc<Budgets>,
     requests: Arc<Requests>,
@@ -127,7 +125,6 @@ impl Actor {
                 retired: AtomicBool::new(false),
             }),
             lanes: Arc::default(),
-            ways_back: Arc::default(),
             node_lanes: Arc::new(Semaphore::new(NODE_LANES)),
             budgets: Arc::default(),
             events,

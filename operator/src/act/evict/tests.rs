@@ -10,7 +10,7 @@ use programs::certificates::provider;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::super::{LANES, WRITE_LIMIT};
+use super::super::WRITE_LIMIT;
 use super::*;
 use crate::herald::Herald;
 use crate::lease::Leadership;
@@ -235,37 +235,4 @@ async fn only_who_is_sent_back_has_to_end_at_once() {
         let eviction: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(eviction["deleteOptions"], expected, "{how:?}");
     }
-}
-
-/// Thousands may be due at once, when another operator leads: all of them asked about at once would leave others' writes no room.
-#[tokio::test(start_paused = true)]
-async fn who_is_sent_back_waits_for_a_lane() {
-    const PODS: usize = 200;
-    let [now, most] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
-    let (counted, highest) = (Arc::clone(&now), Arc::clone(&most));
-    let server = tower::service_fn(move |_: http::Request<kube::client::Body>| {
-        let (counted, highest) = (Arc::clone(&counted), Arc::clone(&highest));
-        async move {
-            highest.fetch_max(counted.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-            sleep(Duration::from_millis(100)).await;
-            counted.fetch_sub(1, Ordering::Relaxed);
-            let answer =
-                json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-            let body = kube::client::Body::from(answer.to_string().into_bytes());
-            Ok::<_, std::convert::Infallible>(http::Response::new(body))
-        }
-    });
-    let (actor, mut heard) = actor(kube::Client::new(server, "default"));
-    for _ in 0..PODS {
-        actor.send_back(pod(), Happening::ReservationTimeout, "it is evicted".to_owned());
-    }
-    for _ in 0..PODS {
-        let event = heard.recv().await;
-        let outcome = matches!(
-            &event,
-            Some(Event::FoundOut(Outcome::Eviction(_, EvictionOutcome::Evicted)))
-        );
-        assert!(outcome, "{event:?}");
-    }
-    assert_eq!(most.load(Ordering::Relaxed), LANES);
 }
