@@ -38,9 +38,8 @@ pub(super) fn judge(
     let governed = cross_quota::governs(cluster, shape);
     if cluster.queue(shape.queue).is_nameless() {
         // Where nobody is charged for what claims are for, none of them keeps it, whatever it is for: it was held while they were
-        // charged, or by CrossQuota alone, which leaves alone whoever claims devices.
-        let is_left_alone = (shape.cross_quota.is_none() || shape.task.asks_for_devices())
-            && !cluster.charges_unqueued_cards(&shape.namespace);
+        // charged, or by CrossQuota alone, which has no say about it.
+        let is_left_alone = !governed && !cluster.charges_unqueued_cards(&shape.namespace);
         // Nothing is known of what its claims are for, so it may be cards; or they ask for nothing.
         if let Naming::Refused(reason) = shape.task.naming
             && !is_left_alone
