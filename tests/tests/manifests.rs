@@ -92,6 +92,14 @@ fn the_policies_know_the_keys_of_the_programs() -> Outcome {
         keys::MGPU_POLICY,
         keys::QUEUE_LABEL,
     ];
+    // By which it is told that a pod may hold quota or cards.
+    let may_hold = [
+        keys::QUEUE_NAME,
+        keys::GROUP_NAME,
+        keys::CARD_NAME,
+        keys::CARD_ASSIGNED,
+        keys::CROSS_QUOTA_LABEL,
+    ];
     let expected: [(&str, Vec<&str>); 12] = [
         (
             "policies/pod-create.yaml",
@@ -131,26 +139,8 @@ fn the_policies_know_the_keys_of_the_programs() -> Outcome {
             "policies/pod-resize.yaml",
             [&managed[..], &[keys::CROSS_QUOTA_LABEL]].concat(),
         ),
-        (
-            "policies/pod-delete.yaml",
-            vec![
-                keys::QUEUE_NAME,
-                keys::GROUP_NAME,
-                keys::CARD_NAME,
-                keys::CARD_ASSIGNED,
-                keys::CROSS_QUOTA_LABEL,
-            ],
-        ),
-        (
-            "policies/pod-debug.yaml",
-            vec![
-                keys::QUEUE_NAME,
-                keys::GROUP_NAME,
-                keys::CARD_NAME,
-                keys::CARD_ASSIGNED,
-                keys::CROSS_QUOTA_LABEL,
-            ],
-        ),
+        ("policies/pod-delete.yaml", may_hold.to_vec()),
+        ("policies/pod-debug.yaml", may_hold.to_vec()),
         (
             "admission/mutating.yaml",
             [
