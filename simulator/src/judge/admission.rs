@@ -33,8 +33,15 @@ pub fn judge(write: &Write, stored: &Stored, moved: &Moved, since: Timestamp) ->
         let unheard: BTreeSet<&Key> = unheard.filter(|key| **key != write.key).collect();
         for without in [BTreeSet::new(), unheard] {
             for at in iter::once(write.at).chain(stored.ahead_of(write.at)) {
-                let finding = by_these(&known, (write, at), &pod, &without)
-                    .and_then(|()| by_what_is_kept(&known, (write, at), &pod, (&without, &overtaken)));
+                let by_kept = |known: &ByKind| by_what_is_kept(known, (write, at), &pod, (&without, &overtaken));
+                // Who leaves leaves to his queue what is guaranteed to it, or takes with him what his node has no longer.
+                let earlier = |broken| {
+                    stored
+                        .before_the_last_went(&known)
+                        .map_or(Err(broken), |known| by_kept(&known))
+                };
+                let finding =
+                    by_these(&known, (write, at), &pod, &without).and_then(|()| by_kept(&known).or_else(earlier));
                 match finding {
                     Ok(()) => return Ok(()),
                     Err(broken) => first.get_or_insert(broken),

@@ -167,8 +167,7 @@ impl Stored {
     }
 
     /// What an operator may take for true: what is stored, then what was stored at any time since, with the pods of now in each, then what was
-    /// of one kind alone; and the same before pods were bound of late, or went: who leaves gives back what he held, and leaves to his
-    /// queue what is guaranteed to it, or takes with him what his node has no longer.
+    /// of one kind alone; and the same before pods were bound of late.
     pub fn known(&self) -> impl Iterator<Item = ByKind> + '_ {
         let with = |terms: &ByKind, kinds: &[&'static Resource]| {
             let mut known = self.now.clone();
@@ -184,8 +183,7 @@ impl Stored {
         let known = std::iter::once_with(|| self.now.clone()).chain(all).chain(one);
         known.flat_map(|known| {
             let unbound = (!self.bound.is_empty()).then(|| self.unbound(known.clone()));
-            let not_gone = (!self.gone.is_empty()).then(|| self.not_gone(known.clone()));
-            std::iter::once(known).chain(unbound).chain(not_gone)
+            std::iter::once(known).chain(unbound)
         })
     }
 
@@ -200,15 +198,19 @@ impl Stored {
         known
     }
 
-    /// The same as it is seen by whoever has not heard of the last pods that went.
-    fn not_gone(&self, mut known: ByKind) -> ByKind {
+    /// The same as it is seen by whoever has not heard of the last pods that went; none where none did.
+    pub fn before_the_last_went(&self, known: &ByKind) -> Option<ByKind> {
+        if self.gone.is_empty() {
+            return None;
+        }
+        let mut known = known.clone();
         let pods = known.entry(&PODS).or_default();
         for (key, (_, before)) in &self.gone {
             if !pods.contains_key(key) {
                 pods.insert_pod(key.clone(), Arc::clone(before));
             }
         }
-        known
+        Some(known)
     }
 
     /// Pods of which an operator sent that they are let in when the world was older than this.
