@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Cluster;
-use super::gates::Gates;
 use super::pod::{Pod, Reading};
 use crate::alternative::{Alternative, Assigned, CardSet, Counted};
 use crate::amounts::{Amounts, Dimension};
@@ -162,10 +161,6 @@ impl Cluster {
             refusal,
             refused,
         }));
-        // Held at the door for its claims alone: whose devices they are was not known there.
-        if !reading.managed && reading.reachable && reading.gates == Gates::Own {
-            (reading.managed, reading.in_no_queue) = (true, true);
-        }
     }
 
     /// The cards that were written on a pod, or that its claims got: as its alternatives count them.

@@ -109,7 +109,7 @@ impl Cluster {
     }
 
     /// Whether a pod names a claim to which nothing is allocated: what it comes to is anything that somebody writes.
-    pub(crate) fn names_open_claims(&self, pod: &Pod) -> bool {
+    pub(super) fn names_open_claims(&self, pod: &Pod) -> bool {
         let is_allocated = |named: &Named| {
             let key = named.claim.clone().map(|claim| ((&*pod.namespace).into(), claim));
             key.is_some_and(|key| self.claimed.devices.is_allocated(&key))

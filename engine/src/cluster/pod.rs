@@ -311,7 +311,7 @@ pub(super) struct Reading {
     pub managed: bool,
     /// Whether Cardgate may look at it at all.
     pub reachable: bool,
-    /// Whether it is managed for `CrossQuota` alone, so that no queue is charged.
+    /// Whether it is managed for `CrossQuota` or for its gate alone, so that no queue is charged.
     pub in_no_queue: bool,
     /// How it orders GPU nodes, where `CrossQuota` decides where it goes.
     pub cross_quota: Option<ScoringStrategy>,
@@ -337,6 +337,14 @@ pub(super) struct Reading {
 const GROUP_FOR_POD: &str = "podgroup-";
 
 impl Reading {
+    /// Whom nothing but Cardgate's gate keeps from the scheduler is managed at least to have it taken off: nobody else does. The door held it
+    /// for its claims alone, since whose devices they are was not known there, or its maker wrote the gate while the door was away.
+    pub(super) fn manage_own_gate(&mut self) {
+        if !self.managed && self.reachable && self.gates == Gates::Own {
+            (self.managed, self.in_no_queue) = (true, true);
+        }
+    }
+
     /// Whether its group was made for it, or for its controller, when it was there already.
     pub(super) fn has_group_made_for_it(&self, uid: &str) -> bool {
         let of = self

@@ -55,6 +55,7 @@ impl Cluster {
         let named = self.read_claims(&mut reading, as_seen, &namespace, &uid);
         let is_said = self.keep_claimed(&mut reading, known);
         self.meet_resources();
+        reading.manage_own_gate();
         let charged_for_cards = self.asks_for_charged_cards(&reading, &namespace, known);
         reading.managed |= charged_for_cards;
         reading.in_no_queue &= !charged_for_cards;

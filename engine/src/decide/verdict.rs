@@ -47,7 +47,7 @@ pub(super) fn judge(
             return Err(refusal(cluster, shape, reason));
         }
         if !governed {
-            // CrossQuota held the pod, and does so no longer: nothing else asks for it.
+            // CrossQuota held the pod, and does so no longer, or nobody ever asked for it.
             return Ok(Grant::of(None, None));
         }
     }

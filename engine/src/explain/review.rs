@@ -193,10 +193,8 @@ fn stands_aside(until: Timestamp, now: Timestamp) -> Estimate {
     }
 }
 
-/// What is said of a pod of which it is not known yet whose queue is to pay for it.
-const CLAIMS_UNKNOWN: &str = "it is not known yet what the resource claims that it names are for";
-/// What is said of a pod with the gate that would not be held without it; the door takes it off, where it is there.
-const OWN_GATE: &str = "it was created with the scheduling gate card.volcano.sh/quota, and is subject to no quota: nobody takes the gate off";
+/// What is said of a pod with the gate where Cardgate touches none; anywhere else it takes the gate off.
+const OWN_GATE: &str = "it was created with the scheduling gate card.volcano.sh/quota, where Cardgate leaves pods alone: nobody takes the gate off";
 
 fn blocked(cluster: &Cluster, id: PodId, pod: &Pod, queue: Option<String>) -> CardReviewStatus {
     let mut status = CardReviewStatus {
@@ -212,10 +210,6 @@ fn blocked(cluster: &Cluster, id: PodId, pod: &Pod, queue: Option<String>) -> Ca
                 let remedy = Reason::HeldByAnotherGate.remedy(Outlook::NotYet, true);
                 (Cow::Owned(held_elsewhere(gates)), remedy)
             }
-            None if cluster.names_open_claims(pod) => (
-                Cow::Borrowed(CLAIMS_UNKNOWN),
-                "create the resource claims that it names",
-            ),
             None => (Cow::Borrowed(OWN_GATE), "create it anew without the gate"),
         };
         status.message = format!("pod {}: {why}", pod.name);

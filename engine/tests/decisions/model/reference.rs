@@ -382,4 +382,9 @@ impl Pod {
     pub fn is_in_line(&self) -> bool {
         self.spec.managed && self.stage == Stage::Waiting && self.aside_until.is_none()
     }
+
+    /// Whether nothing but the gate holds it that its maker wrote, and that nobody else would take off.
+    pub fn is_held_by_nothing(&self) -> bool {
+        !self.spec.managed && self.stage == Stage::Waiting && self.aside_until.is_none()
+    }
 }

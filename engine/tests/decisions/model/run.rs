@@ -322,7 +322,7 @@ impl Run {
         }
         let old = self.picture.pods.get(uid);
         let is_gated = truth.gates != Gates::None;
-        let may_wait = truth.gates == Gates::Own && truth.spec.managed && truth.deleted.is_none();
+        let may_wait = truth.gates == Gates::Own && truth.deleted.is_none();
         let stage = match old.map(|old| old.stage) {
             _ if truth.node.is_some() => Stage::Bound,
             Some(stage @ Stage::Admitting { .. }) if is_gated => stage,
@@ -439,6 +439,11 @@ impl Run {
             self.admit(&admission);
         }
         assert_eq!(self.picture.next_admission(), None, "could be let in, and waits");
+        let waits_for_nothing = |pod: &&Pod| pod.is_held_by_nothing();
+        assert_eq!(
+            self.picture.pods.values().find(waits_for_nothing).map(|pod| pod.stage),
+            None
+        );
         for queue in 0..3 {
             let (before, after) = (before.excess(queue), self.picture.excess(queue));
             let grown = after
@@ -493,6 +498,11 @@ impl Run {
             .as_ref()
             .map(|name| CARDS.iter().position(|card| *card == &**name).unwrap());
         let uid = admission.pod.uid.to_string();
+        if self.picture.pods[&uid].is_held_by_nothing() {
+            assert_eq!((card, &*admission.narrow), (None, &[][..]));
+            self.begin_admission(&uid, None, None);
+            return;
+        }
         assert_eq!(self.picture.next_admission(), Some((uid.clone(), card)));
         let spec = self.picture.pods[&uid].spec.clone();
         let room = self.worlds[0]
@@ -515,8 +525,12 @@ impl Run {
             let selected = spec.product == Some(card) && key == crate::world::PRODUCT;
             assert!(narrowed || selected, "{:?}", admission.narrow);
         }
-        self.under_way.insert(uid.clone(), card);
-        if let Some(pod) = self.picture.pods.get_mut(&uid) {
+        self.begin_admission(&uid, card, room);
+    }
+
+    fn begin_admission(&mut self, uid: &str, card: Option<usize>, room: Option<usize>) {
+        self.under_way.insert(uid.to_owned(), card);
+        if let Some(pod) = self.picture.pods.get_mut(uid) {
             pod.stage = Stage::Admitting { written: false };
             pod.assigned = card;
             pod.room = room;

@@ -30,7 +30,7 @@ fn a_pod_with_only_another_gate_is_held_and_then_counted() {
 fn what_cardgate_does_not_manage_is_never_admitted_and_never_charged() {
     let mut world = world();
     world.pods([
-        bare_pod("p").gates(&["card.volcano.sh/quota"]),
+        bare_pod("p").gates(&["card.volcano.sh/quota", "example.com/later"]),
         gpu("system").namespace("kube-system"),
         gpu("own").namespace("cardgate-system"),
         gpu("static").annotation("kubernetes.io/config.mirror", "x"),
@@ -42,6 +42,26 @@ fn what_cardgate_does_not_manage_is_never_admitted_and_never_charged() {
             .pods()
             .all(|pod| pod.queue.is_none() && pod.charge.is_none())
     );
+}
+
+/// Its maker wrote the gate while the door was away, which takes it off: nobody else would.
+#[test]
+fn who_waits_for_nothing_of_cardgates_is_let_in_once_its_gate_alone_holds_it() {
+    let mut world = world();
+    let own = |name: &str| bare_pod(name).requests("nvidia.com/gpu", "9");
+    world.pod(&own("p").gates(&["card.volcano.sh/quota", "example.com/later"]));
+    assert_eq!(world.admit(), []);
+    world.pod(&own("p").gates(&["card.volcano.sh/quota"]));
+    assert_eq!(world.admit(), [("p".to_owned(), None)]);
+    world.seen_admitted(&own("p"), "p", None);
+    assert!(world.known("p").queue.is_none() && world.known("p").charge.is_none());
+    // Who is being deleted goes nowhere any more.
+    world.pod(&bare_pod("gone").gates(&["card.volcano.sh/quota"]).deleted(1000));
+    assert_eq!(world.admit(), []);
+    // And who asks for cards where those are charged waits for them.
+    world.namespace("team", &[], Some("team-a"));
+    world.pod(&own("charged").gates(&["card.volcano.sh/quota"]));
+    assert_eq!(world.refusal_of("charged"), "InsufficientScalarQuota");
 }
 
 #[test]

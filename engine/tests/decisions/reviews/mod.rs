@@ -216,11 +216,23 @@ fn pods_that_another_gate_holds_groups_and_queues_have_an_answer_too() {
         of_claim.message.contains("scheduling gates (example.com/other)"),
         "{of_claim:?}"
     );
-    // Or one whose maker wrote the gate that nobody else would have.
+    // Or one whose maker wrote the gate that nobody else would have: it is taken off, but where Cardgate touches nothing.
     world.pod(&bare_pod("own").gates(&["card.volcano.sh/quota"]));
     let own = about(&mut world, "own");
-    assert!(own.message.contains("is subject to no quota"), "{own:?}");
-    assert_eq!(own.lets_in, "create it anew without the gate");
+    assert!(own.message.contains("it is looked at within moments"), "{own:?}");
+    let system = bare_pod("system").namespace("kube-system");
+    world.pod(&system.gates(&["card.volcano.sh/quota"]));
+    let system = ask(
+        &mut world,
+        "kube-system",
+        Asked::Existing(Reviewed::Pod("system".to_owned())),
+    );
+    let system = system.unwrap();
+    assert!(
+        system.message.contains("where Cardgate leaves pods alone"),
+        "{system:?}"
+    );
+    assert_eq!(system.lets_in, "create it anew without the gate");
     let gated = about(&mut world, "gated");
     assert_eq!(reasons(&gated), [("HeldByAnotherGate", Outlook::NotYet)]);
     assert!(
