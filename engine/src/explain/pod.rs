@@ -300,19 +300,24 @@ pub(super) fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]
     format!("for what the pod requests the cluster has {cards}{more}")
 }
 
-fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
+/// Which of its alternatives a pod's queue has too little left of.
+fn lacks_quota<'c>(cluster: &'c Cluster, shape: &'c Shape) -> impl Fn(&Alternative) -> bool + 'c {
     let has_room = |dimension, asked| cluster.room_for(shape, dimension, asked).is_ok();
     let check = check_of(cluster, shape, has_room);
     // Of a queue that is not for its namespace, nothing is said of quotas.
     let is_limited = !cluster.queue(shape.queue).is_nameless() && is_for(cluster, shape.queue, &shape.namespace);
-    let lacks_quota = |alternative: &Alternative| is_limited && check.without_room(alternative).next().is_some();
+    move |alternative| is_limited && check.without_room(alternative).next().is_some()
+}
+
+fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
+    let lacks_quota = lacks_quota(cluster, shape);
     let looks = Looks::of_message();
     let (mut some_away, mut some_there) = (false, false);
     let mut count = |alternative: Option<&Alternative>| {
         let census = census::census(cluster, shape, alternative, &looks);
         some_away |= census.unusable > 0;
         some_there |= census.take + census.lack_room + census.lack_devices + census.not_asked > 0;
-        let without_quota = alternative.is_some_and(lacks_quota);
+        let without_quota = alternative.is_some_and(&lacks_quota);
         let parts = [
             (
                 if without_quota { census.take } else { 0 },
@@ -397,7 +402,7 @@ fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
     let Some(request) = &shape.task.mgpu else {
         return What::Said(String::new());
     };
-    let census = mgpu::census(cluster, shape, request);
+    let census = mgpu::census(cluster, shape, request, lacks_quota(cluster, shape));
     let policy = match request.policy {
         Some(policy) => format!("with another compute policy than {policy}"),
         None => format!(
@@ -406,6 +411,7 @@ fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
         ),
     };
     let parts = [
+        (census.take, "that could take the pod by itself"),
         (census.cards_in_use, "whose cards have no room for its containers"),
         (
             census.cards_too_small,
@@ -442,7 +448,8 @@ fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
         lead,
         counts: vec![count],
         are_away: census.unusable > 0
-            && census.cards_in_use
+            && census.take
+                + census.cards_in_use
                 + census.without_quota
                 + census.too_complex
                 + census.over_quota

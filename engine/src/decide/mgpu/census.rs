@@ -15,6 +15,8 @@ use crate::ids::NodeId;
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Census {
     pub nodes: usize,
+    /// They would take the pod: others of its group have no room, or it is let in within moments.
+    pub take: usize,
     pub cards_in_use: usize,
     /// They would take the pod, which its queue has too little quota for there.
     pub without_quota: usize,
@@ -32,8 +34,14 @@ pub(crate) struct Census {
     pub not_asked: usize,
 }
 
-/// Asks every mGPU node. Only for messages: it looks at all of them.
-pub(crate) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) -> Census {
+/// Asks every mGPU node; `lacks_quota` says of which of its alternatives the pod's queue has too little left. Only for messages: it looks at all
+/// of them.
+pub(crate) fn census(
+    cluster: &Cluster,
+    shape: &Shape,
+    request: &MgpuRequest,
+    lacks_quota: impl Fn(&Alternative) -> bool,
+) -> Census {
     let mut census = Census::default();
     // A message is worth a look at each node, and no long search.
     let mut query = Query::of(cluster, shape, request, Effort::of_message());
@@ -47,41 +55,52 @@ pub(crate) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) ->
             census.not_asked += 1;
             continue;
         }
-        match says_of_own_cards(&mut query, cluster, shape, *node) {
-            // It would not wait if it could be charged for that. One of a group may wait for room for the others.
-            Some(Says::Takes(_)) if !shape.task.alternatives.is_empty() && shape.group.is_none() => {
-                census.without_quota += 1;
-            }
-            Some(Says::Refuses(Unfit::TooComplex)) => census.too_complex += 1,
-            Some(Says::Refuses(Unfit::CardsInUse)) if !could_hold(&mut query, *node) => census.cards_too_small += 1,
-            Some(Says::Takes(_) | Says::Refuses(Unfit::CardsInUse)) => census.cards_in_use += 1,
-            Some(Says::OverQuota) => census.over_quota += 1,
-            Some(Says::Refuses(Unfit::OtherPolicy)) => census.other_policy += 1,
-            Some(Says::Refuses(Unfit::TooFewCards)) => census.too_few_cards += 1,
-            Some(Says::Refuses(Unfit::NoDeviceIds)) => census.no_device_ids += 1,
-            Some(Says::Unfit(Answer::LacksRoom)) => census.lack_room += 1,
-            Some(Says::Unfit(Answer::Unusable)) => census.unusable += 1,
-            Some(Says::Unfit(_)) => census.excluded += 1,
-            None => census.other_cards += 1,
+        let Some((says, without_quota)) = says_of_own_cards(&mut query, cluster, shape, *node, &lacks_quota) else {
+            census.other_cards += 1;
+            continue;
+        };
+        match says {
+            Says::Takes(_) if without_quota => census.without_quota += 1,
+            Says::Takes(_) => census.take += 1,
+            Says::Refuses(Unfit::TooComplex) => census.too_complex += 1,
+            Says::Refuses(Unfit::CardsInUse) if !could_hold(&mut query, *node) => census.cards_too_small += 1,
+            Says::Refuses(Unfit::CardsInUse) => census.cards_in_use += 1,
+            Says::OverQuota => census.over_quota += 1,
+            Says::Refuses(Unfit::OtherPolicy) => census.other_policy += 1,
+            Says::Refuses(Unfit::TooFewCards) => census.too_few_cards += 1,
+            Says::Refuses(Unfit::NoDeviceIds) => census.no_device_ids += 1,
+            Says::Unfit(Answer::LacksRoom) => census.lack_room += 1,
+            Says::Unfit(Answer::Unusable) => census.unusable += 1,
+            Says::Unfit(_) => census.excluded += 1,
         }
     }
     census
 }
 
-/// What a node says to a pod about the cards that this may have: it takes the pod for one of them, or else what it says of the first that it has;
-/// none where it has none of them.
-fn says_of_own_cards<'a>(query: &mut Query<'a>, cluster: &'a Cluster, shape: &Shape, node: NodeId) -> Option<Says> {
+/// What a node says to a pod about the cards that this may have: it takes the pod for one of them, if it may be for one that there is quota for,
+/// or else what it says of the first that it has; and whether it would take the pod only for what there is too little quota for. None where it has
+/// none of them.
+fn says_of_own_cards<'a>(
+    query: &mut Query<'a>,
+    cluster: &'a Cluster,
+    shape: &Shape,
+    node: NodeId,
+    lacks_quota: impl Fn(&Alternative) -> bool,
+) -> Option<(Says, bool)> {
     if shape.task.alternatives.is_empty() {
-        return query.ask(cluster, shape, None, node);
+        return Some((query.ask(cluster, shape, None, node)?, false));
     }
-    let mut first = None;
+    let (mut first, mut takes_without_quota) = (None, None);
     for alternative in &*shape.task.alternatives {
         match query.ask(cluster, shape, Some(alternative), node) {
-            takes @ Some(Says::Takes(_)) => return takes,
-            other => first = first.or(other),
+            Some(takes @ Says::Takes(_)) if lacks_quota(alternative) => {
+                takes_without_quota = takes_without_quota.or(Some((takes, true)));
+            }
+            Some(takes @ Says::Takes(_)) => return Some((takes, false)),
+            other => first = first.or(other.map(|says| (says, false))),
         }
     }
-    first
+    takes_without_quota.or(first)
 }
 
 /// What the mGPU node that could do best would say to a pod if nothing else were on it.

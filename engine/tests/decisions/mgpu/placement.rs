@@ -62,6 +62,63 @@ fn who_waits_is_told_of_the_nodes_with_the_cards_that_it_may_have() {
     );
 }
 
+/// What a pod is told now of why it waits.
+fn told_of(world: &World, uid: &str) -> String {
+    let id = world.cluster.pod_with_uid(uid).unwrap();
+    explain(&world.cluster, Subject::Pod(id)).unwrap().message()
+}
+
+/// Two mGPU nodes of one card each, and a queue that may have more of them than there is.
+fn two_cards() -> World {
+    let mut world = world(&[]);
+    for (name, card) in [("g1", "A"), ("g2", "L")] {
+        let shared = node(name).cards(card, 1).offers("nvidia.com/gpu", "0");
+        world.node(&shared.mgpu(1, 10_000, FIXED));
+    }
+    world.queue(&queue("team-a").quota(r#"{"A/mgpu": 200, "L/mgpu": 200}"#));
+    world
+}
+
+fn either(name: &str) -> Object {
+    pod(name)
+        .share(60, 1000)
+        .annotation("volcano.sh/card.name", "A/mgpu|L/mgpu")
+}
+
+#[test]
+fn of_nodes_that_have_room_again_nobody_is_told_that_quota_lacks() {
+    let mut world = two_cards();
+    world.pods(["p", "q", "late"].map(either));
+    assert_eq!(places(&mut world), ["p: g1 main=0", "q: g2 main=0"]);
+    world.remove_pod("p");
+    let told = told_of(&world, "late");
+    assert!(
+        told.contains("2 mGPU nodes: 1 that could take the pod by itself, 1 without enough room"),
+        "{told}"
+    );
+    // Of another card than it has quota for, it is.
+    world.queue(&queue("team-a").quota(r#"{"A/mgpu": 0, "L/mgpu": 60}"#));
+    let told = told_of(&world, "late");
+    assert!(
+        told.contains("2 mGPU nodes: 1 whose card the queue has too little quota left for, 1 without enough room"),
+        "{told}"
+    );
+}
+
+/// Nodes take each pod of the gang, and not all of them.
+#[test]
+fn a_gang_that_its_nodes_have_no_room_for_is_told_neither_of_quota_nor_of_full_cards() {
+    let mut world = two_cards();
+    world.group(&group("gang", 3));
+    world.pods(["a", "b", "c"].map(|name| either(name).of("gang")));
+    assert_eq!(places(&mut world), Vec::<String>::new());
+    let told = told_of(&world, "a");
+    assert!(
+        told.contains("2 mGPU nodes: 2 that could take the pod by itself"),
+        "{told}"
+    );
+}
+
 #[test]
 fn equal_nodes_go_by_name() {
     let mut world = world(&[]);
