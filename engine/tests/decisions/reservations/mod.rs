@@ -10,9 +10,12 @@ use engine::cluster::workload::{Phase, Step};
 use engine::decide::Action;
 use engine::explain::{Progress, Subject, explain, progress};
 use engine::refs::WorkloadKind;
+use engine::{Answer, Outcome};
 use serde_json::json;
 
-use crate::world::{Object, World, bare_pod, bare_queue, configuration, group, held_job, node, pod, queue};
+use crate::world::{
+    Object, World, bare_pod, bare_queue, configuration, group, held_job, node, pod, queue, queue_plugin,
+};
 
 const NAMESPACES: &str = "card.volcano.sh/namespaces";
 

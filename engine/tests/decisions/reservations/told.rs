@@ -198,3 +198,34 @@ fn who_stands_aside_and_waits_no_longer_is_not_said_to_wait() {
         assert_eq!(is_refused(&world, name), *name == "waits", "{name}");
     }
 }
+
+/// It stood aside for longer for what was kept for another one of its namespace in vain, and does so no longer.
+#[test]
+fn a_job_that_stands_aside_for_a_refused_write_is_told_that_also_when_nothing_is_kept_any_more() {
+    let mut world = world();
+    world.group(&asking("empty", 4));
+    world.admit();
+    world.wait(599);
+    world.job(&held_job("job", r#"{"A100": 1}"#));
+    assert_eq!(world.resume(), ["job"]);
+    world.wait(1);
+    world.admit();
+    let refused = Answer::Refused("denied by policy".into());
+    world.hear(&Outcome::Resumption("job".into(), refused), world.now);
+    let job = world.cluster.workload_named(WorkloadKind::Job, "team", "job").unwrap();
+    let aside_for = |world: &World| {
+        let until = world.cluster.workload(job).aside_until().unwrap();
+        until.duration_since(world.now).as_secs()
+    };
+    assert_eq!(aside_for(&world), 30);
+    world.set_configuration(queue_plugin("capacity-card", "allocate", ""), world.now);
+    assert_eq!(aside_for(&world), 5);
+    let told = explain(&world.cluster, Subject::Workload(job)).map(|why| why.message());
+    assert!(
+        told.as_ref()
+            .is_some_and(|told| told.contains("the API server refuses to let Job job in: denied by policy")),
+        "{told:?}"
+    );
+    world.wait(5);
+    assert_eq!(world.resume(), ["job"]);
+}
