@@ -136,7 +136,7 @@ impl Cluster {
         let frees_others = self.frees_others(pod);
         for workload in [pod.group, pod.job].into_iter().flatten() {
             if begins {
-                self.workloads[workload].note_taken_over();
+                self.workloads[workload].note_ran();
             }
             if let Some(member) = &member {
                 self.workloads[workload].add_member(member.clone(), task.as_ref(), &held);

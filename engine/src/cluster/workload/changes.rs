@@ -219,9 +219,9 @@ impl Workload {
         self.wake();
     }
 
-    /// A pod of it has taken over. Of a Job that is held, that is one of before, on its way out: what ran then has nothing
-    /// to do with how it is judged now.
-    pub(in crate::cluster) fn note_taken_over(&mut self) {
+    /// A pod of it has taken over from what it asks for as a whole. Of a Job that is held, that is one of before, on its way out: what ran then
+    /// has nothing to do with how it is judged now.
+    pub(in crate::cluster) fn note_ran(&mut self) {
         self.0.ran = !self.is_held_job();
     }
 
