@@ -107,6 +107,11 @@ impl Reason {
         remedies.map(|outlook| (outlook, self.remedy(outlook, true))).collect()
     }
 
+    /// What to do about it where every node that could take the pod takes none at the moment; none where no node may come back that does.
+    pub fn remedy_of_nodes_away(self) -> Option<&'static str> {
+        matches!(self, Self::NoNodeFits | Self::InsufficientMgpu).then_some(AWAY)
+    }
+
     /// What to do about it, whoever waits: `of_pod` says that it is a pod.
     pub(super) fn remedy(self, outlook: Outlook, of_pod: bool) -> &'static str {
         let never = outlook == Outlook::Never;

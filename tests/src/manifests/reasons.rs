@@ -33,6 +33,12 @@ pub fn document() -> Result<Generated> {
             };
             writeln!(text, "- *{outlook}*: {remedy}.")?;
         }
+        if let Some(remedy) = reason.remedy_of_nodes_away() {
+            writeln!(
+                text,
+                "- *Not yet*, where each node that could take it is cordoned or not ready: {remedy}."
+            )?;
+        }
     }
     // What else a waiting pod's condition may say.
     let aside = Happening::SetAside;

@@ -10,6 +10,9 @@ use engine::refs::WorkloadKind;
 
 use crate::world::{Object, World, bare_queue, capacity, configuration, group, held_job, node, pod, queue};
 
+/// What people read of each reason.
+const REASONS: &str = include_str!("../../../../docs/reasons.md");
+
 /// Two nodes of 4 cards, a queue that may have 5, and a pod that holds so many.
 fn busy(held: i64) -> World {
     let mut world = World::new();
@@ -177,6 +180,7 @@ fn who_waits_for_nodes_that_take_no_pods_now_is_to_have_them_take_pods() {
                 remedy.contains("uncordoned") && !remedy.contains("end some"),
                 "{remedy}"
             );
+            assert!(REASONS.contains(&*remedy), "docs/reasons.md says nothing of: {remedy}");
             // Where another node is full, room may come there too.
             world.node(&with_cards(node("n2")).offers("cpu", "0"));
             assert_eq!(world.admit(), []);
