@@ -75,6 +75,12 @@ impl Inqueue {
         self.cards.iter().map(|(set, count)| (&**set, *count))
     }
 
+    /// Whether any of a dimension is, be it among others.
+    pub fn is_for(&self, dimension: Dimension) -> bool {
+        let card = dimension.card();
+        self.resource(dimension) > 0 || card.is_some_and(|card| self.cards.keys().any(|set| set.contains(&card)))
+    }
+
     /// Whether nothing is reserved.
     pub fn is_empty(&self) -> bool {
         self.resources.iter().next().is_none() && self.cards.is_empty()

@@ -376,19 +376,23 @@ impl Cluster {
     /// What is kept for the pods of a workload, and in which queues: for itself, and for the first of the Jobs whose pods are of this group, or
     /// for the group that this Job's pods are of. To count one against the other would keep the pods out for which it is kept.
     pub(crate) fn kept_for_pods_of(&self, id: WorkloadId) -> impl Iterator<Item = (QueueId, &Demand)> {
+        self.kin_of(id).filter_map(|id| self.workload(id).reservation())
+    }
+
+    /// A workload and those of which what is kept for the one is kept for the pods of the other.
+    pub(crate) fn kin_of(&self, id: WorkloadId) -> impl Iterator<Item = WorkloadId> {
         let jobs = self.workload(id).jobs_kept.iter().take(MOST_JOBS);
         let kin = jobs.copied().chain(self.group_of_job(id));
-        let kept = std::iter::once(id).chain(kin);
-        kept.filter_map(|id| self.workload(id).reservation())
+        std::iter::once(id).chain(kin)
     }
 
     /// For whom a queue keeps what, and for how long at most.
-    pub(crate) fn keeps_for(&self, queue: QueueId) -> impl Iterator<Item = (&Workload, &Demand, SignedDuration)> {
-        let kept = self.queues[queue].keeps_for.iter().map(|id| self.workload(*id));
-        kept.filter_map(|workload| {
+    pub(crate) fn keeps_for(&self, queue: QueueId) -> impl Iterator<Item = (WorkloadId, &Demand, SignedDuration)> {
+        self.queues[queue].keeps_for.iter().filter_map(|id| {
+            let workload = self.workload(*id);
             let ends = self.time_in_queue_ends(workload.enqueued?);
             let left = ends.duration_since(self.now).max(SignedDuration::ZERO);
-            Some((workload, workload.reserved()?, left))
+            Some((*id, workload.reserved()?, left))
         })
     }
 

@@ -2,24 +2,29 @@
 
 use crds::card_review::{self, Block, Shortage};
 
-use super::explanation::Explanation;
+use super::explanation::{Explanation, Extent};
 use super::holders::{holders, holders_on, kept};
 use super::short::{Place, Short, Used};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
+use crate::ids::WorkloadId;
 use crate::reason::{Outlook, Reason};
 
 impl Explanation<'_> {
     /// As an answer to somebody of this namespace has it: in words and numbers, and with who has what is short.
     pub(super) fn block(&self, namespace: &str) -> Block {
         let short = self.short().into_iter();
+        let whole = match &self.extent {
+            Extent::Whole(id, _) => Some(*id),
+            Extent::Alone | Extent::Together(_) => None,
+        };
         Block {
             reason: self.reason.as_str().to_owned(),
             message: self.message(),
             outlook: answered(self.outlook),
             remedy: self.remedy(),
             shortages: short
-                .flat_map(|short| shortages(self.cluster, &short, namespace))
+                .flat_map(|short| shortages(self.cluster, whole, &short, namespace))
                 .collect(),
         }
     }
@@ -47,7 +52,7 @@ fn answered(outlook: Outlook) -> card_review::Outlook {
 }
 
 /// What alternatives come to counts together; who holds them is told for each.
-fn shortages(cluster: &Cluster, short: &Short, namespace: &str) -> Vec<Shortage> {
+fn shortages(cluster: &Cluster, whole: Option<WorkloadId>, short: &Short, namespace: &str) -> Vec<Shortage> {
     let each = short.of.iter().map(|dimension| Shortage {
         resource: dimension.name(cluster.names()).to_owned(),
         asked: dimension.format(short.asked),
@@ -55,15 +60,21 @@ fn shortages(cluster: &Cluster, short: &Short, namespace: &str) -> Vec<Shortage>
         limit: short.limit.map(|limit| dimension.format(limit)),
         place: place(cluster, &short.place),
         holders: of_place(cluster, &short.place, *dimension, namespace),
-        kept: kept_of(cluster, short, *dimension, namespace),
+        kept: kept_of(cluster, whole, short, *dimension, namespace),
     });
     each.collect()
 }
 
 /// What is kept for others counts where a workload is to be taken as a whole.
-fn kept_of(cluster: &Cluster, short: &Short, dimension: Dimension, namespace: &str) -> Option<card_review::KeptFor> {
+fn kept_of(
+    cluster: &Cluster,
+    whole: Option<WorkloadId>,
+    short: &Short,
+    dimension: Dimension,
+    namespace: &str,
+) -> Option<card_review::KeptFor> {
     match (&short.place, &short.used) {
-        (Place::Level(at), Used::ByWorkloads { .. }) => kept(cluster, at.level, dimension, namespace),
+        (Place::Level(at), Used::ByWorkloads { .. }) => kept(cluster, whole, at.level, dimension, namespace),
         _ => None,
     }
 }

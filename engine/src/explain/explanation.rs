@@ -36,7 +36,7 @@ pub(super) enum Extent<'c> {
     /// By itself.
     Alone,
     /// A workload that is taken as a whole or not at all: by this queue.
-    Whole(&'c Workload, At),
+    Whole(WorkloadId, At),
     /// With the other pods of its workload.
     Together(Together<'c>),
 }
@@ -180,7 +180,7 @@ fn of_workload<'c>(
         }
     };
     match reason.about() {
-        About::Quota(_) | About::Nodes | About::Mgpu => (Extent::Whole(workload, At { own: queue, level: at }), what),
+        About::Quota(_) | About::Nodes | About::Mgpu => (Extent::Whole(id, At { own: queue, level: at }), what),
         // Whatever the queue refuses, it refuses to everybody.
         About::Request | About::Queue | About::Workload => (Extent::Alone, what),
     }

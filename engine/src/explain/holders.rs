@@ -10,7 +10,7 @@ use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::pod::Pod;
 use crate::decide::verdict::is_for;
-use crate::ids::{NodeId, PodId, QueueId};
+use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::refs::WorkloadKind;
 
 /// How many names of pods an answer lists in one place.
@@ -42,14 +42,24 @@ pub(super) fn holders(cluster: &Cluster, at: Option<QueueId>, dimension: Dimensi
     by_queue(cluster, pods, charged, dimension, namespace)
 }
 
-/// What is kept of a dimension below a queue, or in the whole cluster, for workloads whose pods are not let in yet.
-pub(super) fn kept(cluster: &Cluster, at: Option<QueueId>, dimension: Dimension, namespace: &str) -> Option<KeptFor> {
-    let queues = cluster.queues().filter(|(id, _)| is_below(cluster, *id, at));
-    let kept = queues.flat_map(|(id, _)| cluster.keeps_for(id)).take(MOST_LOOKS);
+/// What is kept of a dimension below a queue, or in the whole cluster, for other workloads than this one, whose pods are not let in yet. What is
+/// kept for the Jobs of a group, or for the group of a Job, is not kept from it.
+pub(super) fn kept(
+    cluster: &Cluster,
+    of: Option<WorkloadId>,
+    at: Option<QueueId>,
+    dimension: Dimension,
+    namespace: &str,
+) -> Option<KeptFor> {
+    let kin: Vec<_> = of.iter().flat_map(|of| cluster.kin_of(*of)).collect();
+    // Queues that keep other things cost no look.
+    let keeping = cluster.queues().filter(|(_, queue)| queue.inqueue.is_for(dimension));
+    let keeping = keeping.filter(|(id, _)| is_below(cluster, *id, at));
+    let kept = keeping.flat_map(|(id, _)| cluster.keeps_for(id)).take(MOST_LOOKS);
     let (mut sum, mut longest, mut workloads) = (0, SignedDuration::ZERO, Count::default());
-    for (workload, demand, left) in kept {
-        let amount = demand.most_of(dimension);
-        if amount > 0 {
+    for (id, demand, left) in kept {
+        let (workload, amount) = (cluster.workload(id), demand.most_of(dimension));
+        if amount > 0 && !kin.contains(&id) {
             sum += amount;
             longest = longest.max(left);
             if *workload.namespace == *namespace {

@@ -138,7 +138,7 @@ fn as_a_whole<'c>(
         let level = workload::level_in_excess(cluster, id, queue, &demand);
         let short = short::of_whole(cluster, id, (queue, &demand), level, reason);
         let is_ever = could_ever_take(cluster, id, (queue, &demand), level);
-        let extent = Extent::Whole(workload, At { own: queue, level });
+        let extent = Extent::Whole(id, At { own: queue, level });
         return (extent, What::Quota(short), is_ever);
     }
     if let (About::Nodes | About::Mgpu, Some(queue)) = (reason.about(), queues.clone().next()) {
@@ -147,7 +147,7 @@ fn as_a_whole<'c>(
             level: Some(queue),
         };
         let said = workload::too_few_fit(cluster, id);
-        return (Extent::Whole(workload, at), What::Said(said), false);
+        return (Extent::Whole(id, at), What::Said(said), false);
     }
     let refuses = |queue: &QueueId| admits(cluster, *queue, &workload.namespace) == Err(reason);
     let said = queues.find(refuses);

@@ -42,7 +42,8 @@ impl Explanation<'_> {
         };
         match &self.extent {
             Extent::Alone => what,
-            Extent::Whole(workload, at) => {
+            Extent::Whole(id, at) => {
+                let workload = self.cluster.workload(*id);
                 let who = format!("{} {}", workload.kind.as_str(), workload.name);
                 let what = if what.is_empty() {
                     "there is room by now, and it is looked at again"

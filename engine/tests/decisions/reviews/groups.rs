@@ -169,6 +169,26 @@ fn jobs_that_have_no_pods_are_told_where_they_are() {
     assert_eq!(about(&mut world), "Job whole has no pods yet, and waits for nothing");
 }
 
+/// What is kept for the Job whose pods are a group's is not kept from it.
+#[test]
+fn a_group_is_not_told_what_is_kept_for_its_own_jobs() {
+    let mut world = world();
+    let of_group =
+        json!({"annotations": {"scheduling.volcano.sh/queue-name": "team-a", "scheduling.k8s.io/group-name": "g"}});
+    world.job(&held_job("j", r#"{"A100": 3}"#).set(["spec", "template", "metadata"], of_group));
+    world.group(&group("mine", 1).card_request(r#"{"A100": 2}"#));
+    assert_eq!(world.resume(), ["j"]);
+    world.group(&group("g", 1).created(2).card_request(r#"{"A100": 4}"#));
+    assert_eq!(world.admit(), []);
+    let status = ask(&mut world, "team", Asked::Existing(Reviewed::PodGroup("g".to_owned()))).unwrap();
+    let kept = status.blocks[0].shortages[0].kept.clone().unwrap();
+    assert_eq!(
+        (&*kept.amount, &*kept.workloads.own),
+        ("2", &["PodGroup mine".to_owned()][..]),
+        "{kept:?}"
+    );
+}
+
 /// Nobody's pods hold it, and nothing said who has it, and until when.
 #[test]
 fn groups_and_jobs_are_told_for_whom_what_they_lack_is_kept() {
