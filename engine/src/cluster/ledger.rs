@@ -11,7 +11,7 @@ use crds::keys::MGPU_CORE;
 use jiff::Timestamp;
 
 use super::Cluster;
-use super::pod::{Evicting, Pod, Stage};
+use super::pod::{Evicting, Pod, Stage, Waits};
 use super::set_back::SetBack;
 use super::waiting::{Refused, Shape};
 use super::workload::Workload;
@@ -162,9 +162,10 @@ impl Cluster {
                 self.queues[queue].books(PEN).holders.insert(id, &pod, &charge.amounts);
             }
             let state = &mut self.queues[queue];
-            if let (Stage::Waiting, Some(waits)) = (pod.stage, &pod.waits)
-                && waits.aside_until.is_none()
-            {
+            let waits = pod.waits.as_ref().filter(|_| pod.stage == Stage::Waiting);
+            if let Some(reason) = waits.and_then(Waits::aside_reason) {
+                state.books(PEN).waiting.set_aside(id, Some(reason));
+            } else if let Some(waits) = waits {
                 if state.books(PEN).waiting.insert(
                     &waits.shape,
                     waits.place,
@@ -211,6 +212,7 @@ impl Cluster {
                 state.wake();
             }
             let state = &mut self.queues[queue];
+            state.books(PEN).waiting.set_aside(id, None);
             if let Some(waits) = &pod.waits {
                 if state.books(PEN).waiting.remove(
                     &waits.shape,

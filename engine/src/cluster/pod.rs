@@ -88,6 +88,16 @@ pub struct Waits {
     pub write_refusals: u32,
 }
 
+impl Waits {
+    /// For what it stands aside, where it does.
+    pub(crate) fn aside_reason(&self) -> Option<Reason> {
+        self.aside_until.map(|_| match self.write_refusals {
+            0 => Reason::ReservationTimeout,
+            _ => Reason::RefusedByApiServer,
+        })
+    }
+}
+
 /// What is known of a pod: what it asks for, where it is on its way, and what it holds there.
 #[derive(Debug)]
 #[expect(
@@ -271,7 +281,7 @@ impl Pod {
     }
 
     /// What it is a part of; none where it stands for itself.
-    pub(super) fn whole(&self) -> Option<Whole> {
+    pub(crate) fn whole(&self) -> Option<Whole> {
         let group = self.group.map(Whole::Group);
         let controller = self.controller.as_ref().filter(|made_by| made_by.object().is_some());
         group.or_else(|| controller.cloned().map(Whole::Controller))

@@ -12,7 +12,7 @@ use super::constraints::NodeConstraints;
 use super::place::Place;
 use super::wholes::{Whole, Wholes};
 use crate::amounts::{Amounts, Totals};
-use crate::ids::{QueueId, WorkloadId};
+use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::Reason;
 use crate::task::Task;
 
@@ -135,17 +135,37 @@ pub struct Waiting {
     untold: BTreeSet<u64>,
     requested: Totals,
     count: usize,
+    /// Pods that stand aside for a while, and for what: nobody looks at them, and they are told why and count, like the others.
+    aside: BTreeMap<PodId, Reason>,
 }
 
 impl Waiting {
-    /// How many pods wait.
+    /// How many pods wait in line.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether no pod waits.
+    /// Whether no pod waits in line.
     pub fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// How many pods wait, those that stand aside among them.
+    pub fn len_in_all(&self) -> usize {
+        self.count + self.aside.len()
+    }
+
+    /// The pods that stand aside, and for what.
+    pub fn aside(&self) -> impl Iterator<Item = (PodId, Reason)> {
+        self.aside.iter().map(|(id, reason)| (*id, *reason))
+    }
+
+    /// A pod stands aside, or does so no longer.
+    pub(super) fn set_aside(&mut self, pod: PodId, reason: Option<Reason>) {
+        match reason {
+            Some(reason) => self.aside.insert(pod, reason),
+            None => self.aside.remove(&pod),
+        };
     }
 
     /// What they ask for in all; a pod with alternatives counts for its first.

@@ -82,7 +82,7 @@ pub(super) fn line_up(cluster: &Cluster, namespace: &str, queue: QueueId, place:
     });
     before.own = names.take(MOST_NAMES).collect();
     status.position = Some(before.own_count + before.others + 1);
-    status.waiting = Some(number(queue.waiting.len() + wholes));
+    status.waiting = Some(number(queue.waiting.len_in_all() + wholes));
     status.before = Some(before);
 }
 

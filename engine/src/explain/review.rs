@@ -166,10 +166,7 @@ fn of_pod(cluster: &Cluster, namespace: &str, id: PodId, now: Timestamp) -> Card
     let shape = &*waits.shape;
     let first = refused_for(cluster, Subject::Pod(id));
     let aside = waits.aside_until.filter(|until| *until > now);
-    let aside_reason = aside.map(|_| match waits.write_refusals {
-        0 => Reason::ReservationTimeout,
-        _ => Reason::RefusedByApiServer,
-    });
+    let aside_reason = aside.and_then(|_| waits.aside_reason());
     let place = (Reverse(shape.priority), waits.place);
     let found = of_shape(cluster, shape, Some(id), aside_reason.or(first));
     let mut status = CardReviewStatus {

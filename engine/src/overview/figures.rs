@@ -94,7 +94,7 @@ pub struct GpuFigures {
 pub fn figures(cluster: &Cluster) -> Vec<QueueFigures> {
     let there = cluster.queues().filter(|(_, queue)| {
         if queue.is_nameless() {
-            !queue.waiting.is_empty()
+            queue.waiting.len_in_all() > 0
         } else {
             queue.terms().is_some() || !queue.holders.is_empty()
         }
@@ -126,6 +126,11 @@ fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures 
         if let Some(refused) = peers.refused {
             *waiting.entry(refused.reason).or_default() += peers.pods.len();
         }
+    }
+    for (id, reason) in queue.waiting.aside() {
+        let created = cluster.pod(id).map(|pod| pod.created);
+        oldest = [oldest, created].into_iter().flatten().min();
+        *waiting.entry(reason).or_default() += 1;
     }
     QueueFigures {
         queue: Arc::clone(&queue.name),

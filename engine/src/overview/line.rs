@@ -1,12 +1,13 @@
 //! What waits in a queue, first to go first: a workload counts once, however many pods it has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crds::card_usage::WaitingWorkload;
 
 use super::to_i64;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
+use crate::cluster::pod::Pod;
 use crate::cluster::queue::Queue;
 use crate::cluster::wholes::{Parts, Whole};
 use crate::explain::{Subject, explain_in_brief, reason};
@@ -27,9 +28,14 @@ enum Waiting<'c> {
     Whole(WorkloadId),
 }
 
-/// How many workloads wait in a queue, pods that stand for themselves among them.
+/// How many workloads wait in a queue, pods that stand for themselves among them, and those of which all pods stand aside.
 pub(super) fn waiting_workloads(cluster: &Cluster, queue: &Queue) -> usize {
-    queue.waiting.wholes().count() + wholes_without_pods(cluster, queue).count()
+    let wholes = queue.waiting.wholes();
+    let aside = queue.waiting.aside().filter_map(|(id, _)| cluster.pod(id));
+    let (of_wholes, alone): (Vec<_>, Vec<_>) = aside.map(Pod::whole).partition(Option::is_some);
+    let of_wholes: HashSet<_> = of_wholes.into_iter().flatten().collect();
+    let aside = of_wholes.iter().filter(|whole| !wholes.has(whole)).count() + alone.len();
+    wholes.count() + wholes_without_pods(cluster, queue).count() + aside
 }
 
 /// Workloads that are to be let in as a whole and of which no pod waits.

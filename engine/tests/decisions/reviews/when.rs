@@ -1,5 +1,7 @@
 //! When something is let in: what is answered, checked against when it then is.
 
+use engine::overview::{Shown, figures};
+
 use super::*;
 use crate::devices::{NVIDIA, claiming, gpus, request};
 
@@ -298,4 +300,48 @@ fn when_is_told_to_a_gang_for_all_of_it() {
         &[("one", 110), ("two", 210)],
         (210, "2 pods have run"),
     );
+}
+
+/// A queue with nothing that waits had a first in line.
+#[test]
+fn who_stands_aside_waits_in_all_numbers_of_its_queue() {
+    let mut world = world();
+    let owned = |name: &str| pod(name).asks("A100", 1).controlled_by("ReplicaSet", "web");
+    world.pod(&owned("p"));
+    assert_eq!(world.admit_names(), ["p"]);
+    world.seen_admitted(&owned("p"), "p", Some("A100"));
+    world.wait(300);
+    assert_eq!(world.decide().len(), 1, "it is sent back");
+    world.remove_pod("p");
+    let numbers = |world: &mut World| {
+        let answer = about(world, "q");
+        let mut shown = world.shown().into_iter();
+        let usage = shown.find_map(|shown| match shown {
+            Shown::Usage { queue, status, .. } if *queue == *"team-a" => status,
+            _ => None,
+        });
+        let usage = usage.unwrap();
+        let usage = (usage.waiting_pods, usage.waiting, usage.waiting_workloads);
+        let figures = figures(&world.cluster).into_iter();
+        let waiting = figures.filter(|figures| *figures.queue == *"team-a");
+        let waiting: Vec<_> = waiting
+            .flat_map(|figures| figures.waiting)
+            .map(|(reason, count)| (reason.as_str(), count))
+            .collect();
+        (answer.position, answer.waiting, usage, waiting)
+    };
+    world.pod(&owned("q"));
+    assert_eq!(world.admit(), []);
+    let aside = (Some(1), Some(1), (1, 1, 1), vec![("ReservationTimeout", 1)]);
+    assert_eq!(numbers(&mut world), aside);
+    // Another pod of the same controller, and one by itself.
+    world.queue(&queue("team-a").quota(r#"{"A100": 0}"#));
+    world.pod(&pod("r").asks("A100", 1).created(-1000));
+    assert_eq!(world.admit(), []);
+    let both = vec![("InsufficientScalarQuota", 1), ("ReservationTimeout", 1)];
+    assert_eq!(numbers(&mut world), (Some(2), Some(2), (2, 2, 2), both.clone()));
+    world.wait(30);
+    assert_eq!(world.admit(), []);
+    let line = vec![("InsufficientScalarQuota", 2)];
+    assert_eq!(numbers(&mut world), (Some(2), Some(2), (2, 2, 2), line));
 }
