@@ -25,10 +25,21 @@ pub struct Shortage {
     pub reserved: i128,
     /// The most that may be in use.
     pub limit: i128,
-    /// Whether the limit is what the queue deserves: it may not borrow.
-    pub is_deserved: bool,
+    /// What sets the limit.
+    pub bound: Bound,
     /// Whether there is room, and it is for pods of higher priority, for which others were evicted.
     pub is_for_betters: bool,
+}
+
+/// What sets the most that a queue may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bound {
+    /// Its quota, or what the cluster has.
+    Quota,
+    /// What others' guarantees and the cluster leave of its quota, where that is less than it would deserve.
+    Rest,
+    /// What it deserves: it may not borrow.
+    Deserved,
 }
 
 /// What of the cluster its queues are compared with.
@@ -41,14 +52,14 @@ pub(crate) enum Supply {
 }
 
 /// What a level lacks that is the queue's, or else the cluster's.
-fn shortage(queue: Option<QueueId>, level: Level, is_deserved: bool) -> Shortage {
+fn shortage(queue: Option<QueueId>, level: Level, bound: Bound) -> Shortage {
     Shortage {
         levels: ALL_LEVELS,
         queue,
         used: level.used,
         reserved: level.used - level.allocated,
         limit: level.limit.unwrap_or_default(),
-        is_deserved,
+        bound,
         is_for_betters: false,
     }
 }
@@ -240,6 +251,27 @@ impl Cluster {
         capability.into_iter().chain(never_above).min()
     }
 
+    /// What sets that limit.
+    fn lasting_bound(&self, id: QueueId, dimension: Dimension, supply: Supply) -> Bound {
+        match self.never_above(id, dimension, supply) {
+            Some(_) => self.bound_as_a_whole(id, dimension, supply),
+            None => Bound::Quota,
+        }
+    }
+
+    /// What sets the limit that a workload is compared with as a whole.
+    pub(crate) fn bound_as_a_whole(&self, id: QueueId, dimension: Dimension, supply: Supply) -> Bound {
+        let real = self.real_capability_of(id, dimension, supply);
+        let never_above = self.never_above(id, dimension, supply);
+        if never_above.is_some_and(|deserved| real.is_none_or(|real| deserved < real)) {
+            Bound::Deserved
+        } else if real == self.capability(id, dimension) {
+            Bound::Quota
+        } else {
+            Bound::Rest
+        }
+    }
+
     /// What a queue may have of a dimension beside all that is guaranteed to others, as a workload that it takes as a whole is compared
     /// with it.
     pub(crate) fn limit_as_a_whole(&self, id: QueueId, dimension: Dimension, supply: Supply) -> Option<i128> {
@@ -331,7 +363,7 @@ impl Cluster {
                 .limit(id, dimension)
                 .0
                 .unwrap_or_else(|| self.top.total.get(dimension)),
-            is_deserved: false,
+            bound: Bound::Quota,
             is_for_betters: true,
         })
     }
@@ -349,10 +381,14 @@ impl Cluster {
         let levels = self.ancestry(id).map(of_queue).chain(cluster);
         capacity::check(levels, asked.into()).map_err(|(place, level)| {
             let queue = self.ancestry(id).nth(place);
-            let is_deserved = queue.is_some_and(|id| self.limit(id, dimension).1);
+            let deserving = queue.filter(|id| self.limit(*id, dimension).1);
+            let bound = deserving.map(|id| match self.never_above(id, dimension, Supply::Now) {
+                Some(_) => self.lasting_bound(id, dimension, Supply::Now),
+                None => Bound::Deserved,
+            });
             Shortage {
-                levels: if is_deserved { ALL_LEVELS } else { place + 1 },
-                ..shortage(queue, level, is_deserved)
+                levels: if bound.is_some() { ALL_LEVELS } else { place + 1 },
+                ..shortage(queue, level, bound.unwrap_or(Bound::Quota))
             }
         })
     }
@@ -380,8 +416,8 @@ impl Cluster {
         let levels = self.ancestry(id).map(of_queue).chain([cluster]);
         capacity::check(levels, asked.into()).map_err(|(place, level)| {
             let queue = self.ancestry(id).nth(place);
-            let deserved = queue.and_then(|id| self.never_above(id, dimension, Supply::Ever));
-            shortage(queue, level, deserved.is_some() && deserved == level.limit)
+            let bound = queue.map(|id| self.lasting_bound(id, dimension, Supply::Ever));
+            shortage(queue, level, bound.unwrap_or(Bound::Quota))
         })
     }
 

@@ -132,16 +132,14 @@ fn until_gone(cluster: &Cluster, why: &Explanation<'_>, before: &[PodId], now: T
 
 /// Until so much has been given back at a level that it suffices for those who are before it too.
 fn of_level(cluster: &Cluster, short: &Short, before: &[PodId], now: Timestamp) -> Option<Wait> {
-    let (Place::Level(at), Kept::ForNobody, Some(limit), [dimension]) =
-        (&short.place, short.kept, short.limit, &*short.of)
-    else {
+    let (Place::Level(at), Some(limit), [dimension]) = (&short.place, short.limit, &*short.of) else {
         return None;
     };
     match &short.used {
-        Used::ByPods { .. } => {}
+        Used::ByPods { .. } if short.kept == Kept::ForNobody => {}
         // What is kept for others, or counts as free, comes and goes with workloads.
         Used::ByWorkloads { sums, .. } if sums.inqueue == 0 && sums.elastic == 0 => {}
-        Used::ByWorkloads { .. } => return None,
+        Used::ByPods { .. } | Used::ByWorkloads { .. } => return None,
     }
     let asked_before = before.iter().filter_map(|id| cluster.pod(*id)?.waits.as_ref());
     let asked_before: i128 = asked_before

@@ -59,8 +59,7 @@ impl Raise {
             Place::Node(_) | Place::GpuNodes { .. } => None,
         };
         // What a queue may have beside others is less than what it says.
-        let is_cut = matches!(short.used, Used::ByWorkloads { written: Some(_), .. })
-            && cluster.configuration().capacity.enable_overuse;
+        let is_cut = short.kept == Kept::AsLeft;
         let is_guaranteed = is_cut || matches!(short.used, Used::ByPods { reserved, .. } if reserved > 0);
         let is_away = || short.of.iter().any(|dimension| cluster.away(*dimension) > 0);
         match (short.kept, level) {

@@ -3,6 +3,7 @@
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
+use crate::cluster::levels::{Bound, Supply};
 use crate::cluster::waiting::Shape;
 use crate::decide::census::Looks;
 use crate::decide::enqueue::check_at;
@@ -75,6 +76,8 @@ pub(super) enum Kept {
     WhileBorrowing,
     /// For others, since the queue never has more than it deserves (`enableOveruse`).
     AsDeserved,
+    /// For others, since that is all that is left to the queue beside them, or all that the cluster has.
+    AsLeft,
     /// For pods of higher priority, for which others were evicted.
     ForBetters,
     /// There is room by now, which the next look sees.
@@ -170,11 +173,12 @@ fn of_quota(cluster: &Cluster, shape: &Shape, lack: Lack) -> Short {
         let may_borrow = found
             .queue
             .is_some_and(|level| cluster.may_ever_borrow(level, dimension));
-        let kept = match (found.is_deserved, found.is_for_betters) {
-            (true, _) if may_borrow => Kept::WhileBorrowing,
-            (true, _) => Kept::AsDeserved,
-            (false, true) => Kept::ForBetters,
-            (false, false) => Kept::ForNobody,
+        let kept = match (found.bound, found.is_for_betters) {
+            (Bound::Deserved, _) if may_borrow => Kept::WhileBorrowing,
+            (Bound::Deserved, _) => Kept::AsDeserved,
+            (Bound::Rest, _) => Kept::AsLeft,
+            (Bound::Quota, true) => Kept::ForBetters,
+            (Bound::Quota, false) => Kept::ForNobody,
         };
         let limit = (!found.is_for_betters || found.limit > 0).then_some(found.limit);
         (used, limit, found.queue, kept)
@@ -229,6 +233,14 @@ pub(super) fn of_whole(
     };
     let short = found.map(|(of, sums)| {
         // Without this, who wrote 10 on a queue and reads 7 has to guess.
+        let bounds = of
+            .iter()
+            .filter_map(|dimension| Some(cluster.bound_as_a_whole(level?, *dimension, Supply::Now)));
+        let kept = match bounds.max() {
+            Some(Bound::Deserved) => Kept::AsDeserved,
+            Some(Bound::Rest) => Kept::AsLeft,
+            Some(Bound::Quota) | None => Kept::ForNobody,
+        };
         let written: Option<i128> = of.iter().map(|dimension| cluster.capability(level?, *dimension)).sum();
         Short {
             of,
@@ -240,7 +252,7 @@ pub(super) fn of_whole(
             },
             limit: sums.quota,
             place: Place::Level(At { own, level }),
-            kept: Kept::ForNobody,
+            kept,
         }
     });
     short.into_iter().collect()

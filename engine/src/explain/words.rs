@@ -107,7 +107,7 @@ fn of_quota(cluster: &Cluster, all: &[Short]) -> String {
 /// What a pod asks for, what is used, and the limit.
 fn numbers(cluster: &Cluster, short: &Short) -> String {
     let word = match short.kept {
-        Kept::WhileBorrowing | Kept::AsDeserved => "deserved",
+        Kept::WhileBorrowing | Kept::AsDeserved | Kept::AsLeft => "deserved",
         Kept::ForNobody | Kept::ForBetters | Kept::ForWhoLooks | Kept::ForClaimants => "quota",
     };
     let limit = short.limit.map(|limit| format!(", {word} {}", short.format(limit)));
@@ -120,7 +120,7 @@ fn numbers(cluster: &Cluster, short: &Short) -> String {
     let kept = match short.kept {
         Kept::ForNobody | Kept::ForWhoLooks => "",
         Kept::WhileBorrowing => ", and it may not borrow more at the moment",
-        Kept::AsDeserved => ", and it may not borrow more",
+        Kept::AsDeserved | Kept::AsLeft => ", and it may not borrow more",
         Kept::ForBetters => ", and what comes free is for pods of higher priority, for which others were evicted",
         Kept::ForClaimants => SET_ASIDE,
     };
@@ -140,12 +140,11 @@ fn as_a_whole(cluster: &Cluster, short: &Short) -> String {
     };
     let cut = written.map(|written| {
         let written = short.format(written);
-        let deserved = if cluster.configuration().capacity.enable_overuse {
-            ""
-        } else {
-            ", or it is more than the queue deserves (enableOveruse: false)"
+        let why = match short.kept {
+            Kept::AsDeserved => "the rest is more than it deserves (enableOveruse: false)",
+            _ => "others are guaranteed the rest, or the cluster does not have it",
         };
-        format!(" of {written}: others are guaranteed the rest, or the cluster does not have it{deserved}")
+        format!(" of {written}: {why}")
     });
     format!(
         "{} asked {}, allocated {}, in queue {}, elastic {}, quota {}{}",

@@ -107,6 +107,52 @@ fn who_may_not_borrow_never_has_more_than_is_deserved() {
     }
 }
 
+/// Who may not borrow was told of what the queue deserves wherever that is the number that limits it, and as a whole never.
+#[test]
+fn who_may_not_borrow_is_to_have_raised_what_limits_the_queue() {
+    let plain = || bare_queue("team-a");
+    let deserving = |queue: Object, cards: i64| queue.deserved_cards(&format!(r#"{{"A100": {cards}}}"#));
+    let cases = [
+        (
+            deserving(plain().quota(r#"{"A100": 6}"#), 2),
+            0,
+            "what the queue deserves raised",
+        ),
+        (
+            deserving(plain().quota(r#"{"A100": 2}"#), 6),
+            0,
+            "have the quota raised",
+        ),
+        (
+            deserving(plain(), 6),
+            6,
+            "have nodes added or other queues' guarantees lowered",
+        ),
+    ];
+    for (team, guaranteed, expected) in cases {
+        let as_pods: fn(&mut World) -> Subject = |world| {
+            world.pod(&pod("p").asks("A100", 3));
+            assert_eq!(world.admit(), []);
+            Subject::Pod(world.cluster.pod_with_uid("p").unwrap())
+        };
+        let as_a_whole: fn(&mut World) -> Subject = |world| {
+            world.group(&group("g", 1).card_request(r#"{"A100": 3}"#));
+            assert_eq!(world.admit(), []);
+            let group = world.cluster.workload_named(WorkloadKind::PodGroup, "team", "g");
+            Subject::Workload(group.unwrap())
+        };
+        for waits in [as_pods, as_a_whole] {
+            let mut world = World::with(capacity("enqueue, allocate", "enableOveruse: false"));
+            world.node(&node("n1").cards("A100", 8));
+            world.queue(&bare_queue("team-b").guaranteed_cards(&format!(r#"{{"A100": {guaranteed}}}"#)));
+            world.queue(&team);
+            let subject = waits(&mut world);
+            let why = explain(&world.cluster, subject).unwrap();
+            assert!(why.remedy().ends_with(expected), "{}: {}", why.message(), why.remedy());
+        }
+    }
+}
+
 #[test]
 fn a_queue_that_names_nothing_has_no_more_than_those_above_it() {
     for (asked, expected) in [(3, Outlook::NotYet), (5, Outlook::Never)] {
