@@ -6,6 +6,7 @@ use crds::card_type::CardKind;
 use jiff::Timestamp;
 
 use super::Cluster;
+use super::constraints::NodeConstraints;
 use super::node::{Node, NodeCard, Offer, Supply};
 use super::node_order::NodeOrder;
 use super::pod::Pod;
@@ -85,6 +86,9 @@ pub struct Conflict {
     pub resource: ResourceId,
 }
 
+/// The resource that counts a card on a node, and the labels that make up its name there.
+type Labelled = (ResourceId, Vec<(String, String)>);
+
 /// What the nodes that have a card say of it together.
 #[derive(Debug, Default)]
 pub struct Card {
@@ -95,12 +99,28 @@ pub struct Card {
     pub nodes: NodeOrder,
     /// Those of them where it is handed out by a device plugin, and nobody can claim it.
     pub by_plugin: NodeOrder,
+    /// By which resource and labels nodes have it, and how many nodes by each: cards of one name may differ in labels, since memory is rounded.
+    labelled: BTreeMap<Labelled, usize>,
     /// How many there are, by the resource that nodes count it by; more than one resource is a conflict.
     pub tallies: BTreeMap<ResourceId, Tally>,
     /// The conflict, where there is one.
     pub conflict: Option<Conflict>,
     /// Where the search for a node goes on, so that equal pods spread over the nodes.
     pub cursor: usize,
+}
+
+impl Card {
+    /// Whether a pod of these constraints may select any of the nodes that have it, by its labels; of one that no node has now, by those that it
+    /// had last.
+    pub(crate) fn may_be_selected(&self, constraints: &NodeConstraints) -> bool {
+        let Some(meaning) = &self.meaning else { return true };
+        let there = self.labelled.keys();
+        let mut there = there.filter(|(resource, _)| *resource == meaning.resource).peekable();
+        match there.peek() {
+            Some(_) => there.any(|(_, labels)| constraints.may_select(labels)),
+            None => constraints.may_select(&meaning.labels),
+        }
+    }
 }
 
 /// The card names that nodes have, or had.
@@ -231,6 +251,7 @@ impl Cluster {
             let by_plugin = cards.filter(|card| card.supply == Supply::Plugin);
             by_plugin.map(|card| card.card).collect()
         };
+        let labelled = labelled_cards(before);
         let plugged = by_plugin(self.node(node).offer());
         for card in by_plugin(before).symmetric_difference(&plugged) {
             let order = &mut self.cards.get_mut(*card).by_plugin;
@@ -248,6 +269,7 @@ impl Cluster {
             nodes.set(node, true, &self.nodes);
             self.card_meaning_changed(*card, now);
         }
+        self.card_labels_changed(node, labelled, now);
         if before != after {
             // The meaning of the cards may be the same as before, and their counts with it; but not which of them it is.
             for pod in self.node(node).undecided.clone() {
@@ -257,6 +279,34 @@ impl Cluster {
         for (card, _) in before.iter().chain(&after) {
             self.conflict_changed(*card);
             self.changes.cards.insert(*card);
+        }
+    }
+
+    /// A node has its cards by other labels than `before`, or is gone.
+    fn card_labels_changed(&mut self, node: NodeId, before: Vec<(CardId, Labelled)>, now: Timestamp) {
+        let after = labelled_cards(self.node(node).offer());
+        let come: Vec<_> = after.iter().filter(|card| !before.contains(card)).cloned().collect();
+        let gone: Vec<_> = before.into_iter().filter(|card| !after.contains(card)).collect();
+        for (card, labels) in come.iter().cloned() {
+            let labelled = &mut self.cards.get_mut(card).labelled;
+            let nodes = labelled.entry(labels).or_default();
+            *nodes += 1;
+            let is_new = *nodes == 1 && labelled.len() > 1;
+            // Who may select none of the others is looked at again.
+            self.version += u64::from(is_new);
+        }
+        for (card, labels) in gone {
+            let labelled = &mut self.cards.get_mut(card).labelled;
+            if let Some(nodes) = labelled.get_mut(&labels) {
+                *nodes -= 1;
+                if *nodes == 0 {
+                    labelled.remove(&labels);
+                    self.version += u64::from(!labelled.is_empty());
+                }
+            }
+        }
+        for (card, _) in come {
+            self.card_meaning_changed(card, now);
         }
     }
 
@@ -328,4 +378,11 @@ impl Cluster {
             });
         }
     }
+}
+
+/// The cards of a node, each with the labels that make up its name there.
+fn labelled_cards(offer: Option<&Offer>) -> Vec<(CardId, Labelled)> {
+    let cards = offer.into_iter().flat_map(|offer| &offer.cards);
+    let labelled = cards.map(|card| (card.card, (card.resource, card.found.labels.clone())));
+    labelled.collect()
 }

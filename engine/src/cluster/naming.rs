@@ -169,8 +169,8 @@ impl Cluster {
             return alternatives;
         }
         let may_select = |card: CardId| {
-            let meaning = self.card(card).and_then(|card| card.meaning.as_ref());
-            meaning.is_none_or(|meaning| shape.constraints.may_select(&meaning.labels))
+            self.card(card)
+                .is_none_or(|card| card.may_be_selected(&shape.constraints))
         };
         let is_left = |alternative: &Alternative| alternative.all(may_select);
         if shape.task.alternatives.iter().any(is_left) {

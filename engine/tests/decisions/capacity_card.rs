@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::json;
+
 use crate::world::{Admitted, GPU, Object, World, bare_queue, configuration, node, pod, queue};
 
 /// How many of each card were given.
@@ -358,4 +360,47 @@ mod event_recording {
         world.pod(&pod("p").requests("cpu", "1").selects("zone", "z"));
         insta::assert_snapshot!(world.refusal(), @"NodesExcluded: the pod excludes every node that has what it asks for: 1 node: 1 excluded by the pod's node selector, affinity or tolerations; waiting can't help: create the pod anew with a node selector, affinity, tolerations and resource claims that leave it a node with the card, or have such a node added");
     }
+}
+
+/// Memory is rounded in the name of a card, so one card may have other labels on each of its nodes, and others today than yesterday.
+#[test]
+fn shares_by_mps_are_selected_by_the_labels_of_any_node_that_is_there() {
+    let shares = |name: &str, product: &str, memory: &str| {
+        let node = node(name).label("nvidia.com/gpu.product", product);
+        node.label("nvidia.com/gpu.count", "1")
+            .label("nvidia.com/gpu.memory", memory)
+            .label("nvidia.com/gpu.replicas", "2")
+            .offers("nvidia.com/gpu.shared", "2")
+    };
+    let selects = json!({"nodeSelectorTerms": [{"matchExpressions": [
+        {"key": "nvidia.com/gpu.memory", "operator": "In", "values": ["81559", "40960"]},
+    ]}]});
+    let required = [
+        "spec",
+        "affinity",
+        "nodeAffinity",
+        "requiredDuringSchedulingIgnoredDuringExecution",
+    ];
+    let pod = pod("p").requests("nvidia.com/gpu.shared", "1").set(required, selects);
+    let world = |nodes: &[Object]| {
+        let mut world = World::new();
+        for node in nodes {
+            world.node(node);
+        }
+        world.node(&shares("n3", "Q", "40960").cordoned());
+        world.queue(&queue("team-a").quota(r#"{"P/mps-80g*1/2": 4, "Q/mps-40g*1/2": 4}"#));
+        world.pod(&pod);
+        world
+    };
+    let of_p = [("p".to_owned(), Some("P/mps-80g*1/2".to_owned()))];
+    let mut both = world(&[shares("n1", "P", "81920"), shares("n2", "P", "81559")]);
+    assert_eq!(both.admit(), of_p);
+    // The one that is left there, where it says something else now.
+    let mut changed = world(&[shares("n1", "P", "81920")]);
+    assert_eq!(changed.refusal_of("p"), "NoNodeFits");
+    changed.node(&shares("n1", "P", "81559"));
+    assert_eq!(changed.admit(), of_p);
+    let mut left = world(&[shares("n1", "P", "81559"), shares("n2", "P", "81920")]);
+    left.remove_node("n1", left.now);
+    assert_eq!(left.refusal_of("p"), "NoNodeFits");
 }
