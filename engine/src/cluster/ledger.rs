@@ -21,7 +21,7 @@ use crate::inqueue::Demand;
 use crate::metering::{self, Charge};
 use crate::names::CardId;
 use crate::reason::Reason;
-use crate::task::Naming;
+use crate::task::{Naming, Task};
 
 pub(crate) use asides::Hold;
 pub(super) use pods::Pods;
@@ -68,7 +68,7 @@ impl Cluster {
     /// How many of a card a pod has. A node may come by which the card stands for another resource: who has it by the former one has no less
     /// of it by that. Then its node says what counts it, or, of what was let in for it, any resource that counts cards.
     fn count_held(&self, pod: &Pod, card: CardId) -> i64 {
-        let by_meaning = metering::card_count(&self.names, &pod.task, self.resource_of(card));
+        let by_meaning = self.count_asked(&pod.task, card);
         if by_meaning > 0 {
             return by_meaning;
         }
@@ -89,9 +89,22 @@ impl Cluster {
         known.unwrap_or_else(|| metering::card_count(&self.names, &pod.task, None))
     }
 
+    /// How many of a card a task asks for. What counts one that no node has had since this program began, nodes said to whoever ran before: the
+    /// resources that are known for cards by the configuration, which is the same, and not what the task asks for most of besides.
+    fn count_asked(&self, task: &Task, card: CardId) -> i64 {
+        let meant = self.resource_of(card);
+        if meant.is_none() {
+            let known = self.card_resources_of(&task.request).into_iter();
+            if let Some(count) = known.map(|resource| task.count(resource)).max() {
+                return count;
+            }
+        }
+        metering::card_count(&self.names, task, meant)
+    }
+
     /// The charge of a pod with an alternative.
     pub(crate) fn charge(&self, pod: &Pod, alternative: Option<&Alternative>) -> Charge {
-        let count = |card| metering::card_count(&self.names, &pod.task, self.resource_of(card));
+        let count = |card| self.count_asked(&pod.task, card);
         Charge::of(&self.configuration.capacity_card, &pod.task, alternative, count)
     }
 

@@ -46,6 +46,25 @@ fn the_same_objects_yield_the_same_ledger() {
     assert_eq!(forwards.refusal_of("waits"), "InsufficientScalarQuota");
 }
 
+/// What counts the card its node has said to whoever ran before, and the configuration says it to whoever begins now.
+#[test]
+fn a_pod_whose_node_is_away_has_as_many_cards_as_before_the_restart() {
+    let runs = gpu("runs").requests("example.com/nic", "2").on("n9").assigned("Z");
+    let objects = |world: &mut World| {
+        world.queue(&queue("team-a").quota(r#"{"Z": 2, "A": 2}"#));
+        world.pod(&runs);
+    };
+    let mut lived = world();
+    lived.node(&node("n9").cards("Z", 8).offers("example.com/nic", "8"));
+    objects(&mut lived);
+    lived.remove_node("n9", lived.now);
+    let mut anew = world();
+    objects(&mut anew);
+    for world in [&mut lived, &mut anew] {
+        assert_eq!(world.allocated("team-a", "Z"), 1);
+    }
+}
+
 #[test]
 fn a_pod_pinned_to_its_node_holds_room_there_before_it_is_bound() {
     let pinned = |name: &str| gpu(name).ungated().assigned("A").pinned_to("n1");
