@@ -79,6 +79,12 @@ impl Cluster {
         if self.asks_for_charged_cards(&reading, &namespace, None) {
             (reading.managed, reading.in_no_queue) = (true, false);
         }
+        // What claims are for that are made of templates with the pod is asked by the caller, once.
+        let mut claims = pod.spec.resource_claims.iter();
+        let by_template = claims.any(|claim| claim.resource_claim_template_name.is_some());
+        if !by_template && self.is_held_for_its_claims(&reading, &namespace) {
+            (reading.managed, reading.in_no_queue) = (true, true);
+        }
         if !reading.managed {
             self.forget_names(reading.task.cards().count(), reading.task.request.iter().len());
             return None;

@@ -103,6 +103,13 @@ impl Cluster {
         names_queue || self.configuration.cardgate.unqueued_cards == UnqueuedCards::Charge
     }
 
+    /// Whether the door holds a pod for its claims alone, and nothing is known of what these are for.
+    pub(super) fn is_held_for_its_claims(&self, reading: &Reading, namespace: &str) -> bool {
+        let claimed = reading.task.claimed.as_ref();
+        let is_unknown = claimed.is_some_and(|claimed| claimed.refusal.is_some());
+        !reading.managed && reading.reachable && is_unknown && self.charges_unqueued_cards(namespace)
+    }
+
     /// Whether a pod asks for cards. What can't be said of claims may be for cards: it is nobody's way past the queue of the namespace.
     fn may_be_for_cards(&self, task: &Task) -> bool {
         let is_unclear = task.unreadable.is_some() && task.claimed.is_some();

@@ -2,11 +2,12 @@
 //! question.
 
 use crds::card_review::CardReviewStatus;
+use crds::keys::GATE;
 use crds::made::made_by;
 use engine::explain::{Asked, review};
 use serde_json::{Value, json};
 
-use super::{allocated, claiming, exactly, sharing, world};
+use super::{allocated, claiming, exactly, set, sharing, world};
 use crate::world::{Object, World, bare_pod, pod, queue};
 
 pub fn imagined(world: &mut World, pod: &Object) -> CardReviewStatus {
@@ -58,6 +59,26 @@ fn a_claim_of_a_template_is_none_before_the_pod_is_there() {
     assert!(
         !status.admitted && status.message.contains("kubectl card simulate"),
         "{status:?}"
+    );
+}
+
+/// The door holds it for its claims alone, with the gate written in the manifest or without.
+#[test]
+fn who_names_nothing_but_claims_by_name_waits_for_what_they_are_for() {
+    let mut world = set("unqueuedCards: charge");
+    for asks in [
+        sharing(bare_pod("p"), "mine"),
+        sharing(bare_pod("p"), "mine").gates(&[GATE]),
+    ] {
+        assert_eq!(reasons(&imagined(&mut world, &asks)), ["ResourceClaimNotFound"]);
+    }
+    world.claim("mine", &exactly(1, Some("C")), &json!({}));
+    let asks = sharing(bare_pod("p"), "mine");
+    let told = imagined(&mut world, &asks);
+    world.pod(&asks.gates(&[GATE]));
+    assert_eq!(
+        (reasons(&told), world.refusal_of("p")),
+        (vec!["NoDeviceSelected"], "NoDeviceSelected")
     );
 }
 
