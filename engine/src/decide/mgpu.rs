@@ -121,7 +121,7 @@ impl CardSearch {
                 }
                 Says::Refuses(Unfit::CardsInUse)
                 | Says::OverQuota
-                | Says::Unfit(Answer::LacksRoom | Answer::Unusable) => self.would_do = true,
+                | Says::Unfit(Answer::LacksRoom | Answer::LacksDevices | Answer::Unusable) => self.would_do = true,
                 Says::Refuses(Unfit::TooComplex) => self.too_complex = true,
                 Says::Refuses(_) | Says::Unfit(_) => {}
             }
@@ -282,6 +282,9 @@ impl<'a> Query<'a> {
             Ok(allocation) => allocation,
             Err(unfit) => return Some(Says::Refuses(unfit)),
         };
+        if !fit::devices_suffice(cluster, shape, alternative, id, &self.effort) {
+            return Some(Says::Unfit(Answer::LacksDevices));
+        }
         let over = self
             .quotas
             .as_ref()

@@ -424,6 +424,7 @@ fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
         (census.too_complex, "where no way was found"),
         (census.over_quota, "whose quota for pods without GPU is used up"),
         (census.lack_room, "without enough room"),
+        (census.lack_devices, "without free devices as the pod claims them"),
         (census.other_policy, &policy),
         (census.too_few_cards, "with fewer cards than a container asks for"),
         (census.no_device_ids, "without a device id for each card"),
@@ -454,6 +455,7 @@ fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
                 + census.too_complex
                 + census.over_quota
                 + census.lack_room
+                + census.lack_devices
                 + census.not_asked
                 == 0,
         over_quota: match census.over_quota {

@@ -29,6 +29,7 @@ pub(crate) struct Census {
     pub too_few_cards: usize,
     pub no_device_ids: usize,
     pub lack_room: usize,
+    pub lack_devices: usize,
     pub unusable: usize,
     pub excluded: usize,
     pub not_asked: usize,
@@ -70,6 +71,7 @@ pub(crate) fn census(
             Says::Refuses(Unfit::TooFewCards) => census.too_few_cards += 1,
             Says::Refuses(Unfit::NoDeviceIds) => census.no_device_ids += 1,
             Says::Unfit(Answer::LacksRoom) => census.lack_room += 1,
+            Says::Unfit(Answer::LacksDevices) => census.lack_devices += 1,
             Says::Unfit(Answer::Unusable) => census.unusable += 1,
             Says::Unfit(_) => census.excluded += 1,
         }

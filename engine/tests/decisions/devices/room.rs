@@ -457,3 +457,29 @@ fn free_of(world: &World, node: &str, card: &str) -> i128 {
     let card = node.card(cluster.names().known_card(card).unwrap()).unwrap();
     node.use_of(card).1
 }
+
+/// Whoever has shares of cards was let in to any node with room on its cards.
+#[test]
+fn who_has_shares_of_cards_too_waits_for_the_devices_that_it_claims() {
+    let mut world = World::with(configuration("", "unnamedCards: free"));
+    let mgpu_node = node("n1").cards("L", 1).offers("nvidia.com/gpu", "0");
+    world.node(&mgpu_node.mgpu(2, 10_000, "fixed-share"));
+    world.slice("n1", NVIDIA, &gpus("A", 1));
+    world.class(
+        NVIDIA,
+        "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'",
+        None,
+    );
+    world.queue(&queue("team-a").quota(r#"{"A": 8}"#));
+    for name in ["p1", "p2"] {
+        world.claim(name, &with(1, &[OF_A]), &json!({}));
+        world.pod(&claiming(pod(name).share(30, 1000), name));
+    }
+    assert_eq!(world.admit_names(), ["p1"]);
+    assert_eq!(world.refusal_of("p2"), "InsufficientMGPU");
+    let told = world.refusal();
+    assert!(told.contains("1 without free devices as the pod claims them"), "{told}");
+    world.remove_pod("p1");
+    world.remove_claim("p1");
+    assert_eq!(world.admit_names(), ["p2"]);
+}
