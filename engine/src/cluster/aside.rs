@@ -1,7 +1,7 @@
 //! What is set aside for pods that others are evicted for: it counts as taken for everybody else until they are let in or no
 //! longer wait.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,6 +12,7 @@ use super::waiting::Shape;
 use crate::amounts::{Amounts, Dimension, Totals};
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::metering::Charge;
+use crate::names::ResourceId;
 
 /// What is set aside for one waiting pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,8 +68,11 @@ impl Cluster {
         })
     }
 
-    /// The dimensions of which a queue and those above it have too little for all of these as things are, or their nodes have.
-    pub(crate) fn lacking_for(&self, queue: QueueId, asides: &[SetAside]) -> BTreeSet<Dimension> {
+    /// Of the CPU and the memory that are set aside for pods of a queue, what nobody need leave to them: their nodes and all levels have enough for
+    /// these as things are. Not where a level says what it deserves of it, or a GPU node how much of it pods without GPU may have: there others
+    /// would have used that up by the time that the rest is free, and the eviction would be in vain.
+    pub(crate) fn plenty_for(&self, queue: QueueId, asides: &[SetAside]) -> Vec<Dimension> {
+        let dimensions = [ResourceId::CPU, ResourceId::MEMORY].map(Dimension::Resource);
         let (mut charged, mut on_nodes) = (Totals::default(), BTreeMap::<&str, Totals>::new());
         for aside in asides {
             charged.add_all(&aside.charge.amounts);
@@ -76,22 +80,23 @@ impl Cluster {
                 on_nodes.entry(node).or_default().add_all(request);
             }
         }
-        let of_levels = charged.iter().filter(|(dimension, amount)| {
-            let amount = i64::try_from(*amount).unwrap_or(i64::MAX);
-            self.room(queue, *dimension, amount).is_err()
-        });
-        let mut lacking: BTreeSet<_> = of_levels.map(|(dimension, _)| dimension).collect();
-        for (name, asked) in on_nodes {
-            let node = self.nodes.id(name).map(|id| self.node(id));
-            let Some((node, offer)) = node.and_then(|node| Some((node, node.offer()?))) else {
-                continue;
+        let is_under_cross_quota = asides.iter().any(|aside| aside.shape.cross_quota.is_some());
+        let is_enough = |dimension: &Dimension| {
+            let asked = i64::try_from(charged.get(*dimension)).unwrap_or(i64::MAX);
+            let is_deserved = |level| self.deserved_by_spec(level, *dimension).is_some();
+            let lacks = |(name, asked): (&&str, &Totals)| {
+                let node = self.nodes.id(name).map(|id| self.node(id));
+                let offer = node.and_then(|node| Some((node, node.offer()?)));
+                offer.is_none_or(|(node, offer)| {
+                    node.used.get(*dimension) + asked.get(*dimension) > i128::from(offer.amount(*dimension))
+                })
             };
-            let short = asked.iter().filter(|(dimension, amount)| {
-                node.used.get(*dimension) + amount > i128::from(offer.amount(*dimension))
-            });
-            lacking.extend(short.map(|(dimension, _)| dimension));
-        }
-        lacking
+            !self.ancestry(queue).any(is_deserved)
+                && self.room(queue, *dimension, asked).is_ok()
+                && !on_nodes.iter().any(lacks)
+        };
+        let in_plenty = dimensions.into_iter().filter(is_enough);
+        in_plenty.filter(|_| !is_under_cross_quota).collect()
     }
 
     /// What is set aside for pods that still wait, but for what a look at one queue has set aside.
@@ -128,6 +133,12 @@ impl Cluster {
     /// Whether something is set aside for pods of a group.
     pub(crate) fn sets_aside_for(&self, group: WorkloadId) -> bool {
         self.reclaims.asides().any(|aside| aside.shape.group == Some(group))
+    }
+
+    /// Whether something is set aside for this pod.
+    pub(crate) fn sets_aside_for_pod(&self, id: PodId) -> bool {
+        let uid = self.pod(id).map(|pod| &pod.uid);
+        self.reclaims.asides().any(|aside| Some(&aside.uid) == uid)
     }
 
     /// Whether a pod still waits that something is set aside for, and asks for what it did.

@@ -265,7 +265,12 @@ impl Cluster {
         let never_above = self.never_above(id, dimension, supply);
         if never_above.is_some_and(|deserved| real.is_none_or(|real| deserved < real)) {
             Bound::Deserved
-        } else if real == self.capability(id, dimension) {
+        } else if real
+            == self
+                .ancestry(id)
+                .filter_map(|level| self.capability(level, dimension))
+                .min()
+        {
             Bound::Quota
         } else {
             Bound::Rest

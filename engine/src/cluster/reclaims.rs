@@ -40,8 +40,8 @@ struct Reclaim {
 /// What a queue gets of what is on its way out.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
-    /// The dimensions of it, with the highest priority of the pods that get it: nobody else borrows them meanwhile, and pods of
-    /// lower priority of the same queue take nothing of them.
+    /// The dimensions of it that others have to leave to it, with the highest priority of the pods that get it: nobody else borrows them meanwhile,
+    /// and pods of lower priority of the same queue take nothing of them.
     pub(crate) claim: BTreeMap<Dimension, i32>,
     /// The groups of which pods get it together: none of those stands back for the others.
     pub(crate) groups: BTreeSet<WorkloadId>,

@@ -211,8 +211,9 @@ fn look_at(
     cluster.put_back(&look.taken);
     cluster.put_back(&leaving);
     // What there is enough of as it is stands in nobody's way.
-    let lacking = cluster.lacking_for(queue, &expected.asides);
-    expected.claim.retain(|dimension, _| lacking.contains(dimension));
+    for dimension in cluster.plenty_for(queue, &expected.asides) {
+        expected.claim.remove(&dimension);
+    }
     cluster.end_looking_ahead();
     for aside in &aside {
         cluster.count_aside(aside, -1);
@@ -255,8 +256,10 @@ impl Look {
     /// Sees to it that a pod gets in, if it is entitled to; whether it will.
     fn make_room(&mut self, cluster: &mut Cluster, shape: &Shape, id: PodId) -> bool {
         if let Ok(grant) = verdict::judge(cluster, shape, None, &self.effort) {
-            // A gang whose first pods have room waits for its others.
-            let something_gives_way = self.is_leaving || !self.taken.is_empty() || shape.group.is_some();
+            // A gang whose first pods have room waits for its others. Whoever others went for keeps what came free until it is let in: its turn may
+            // come later, or the claim of one of those that went still be there.
+            let waits_for_others = shape.group.is_some() || cluster.sets_aside_for_pod(id);
+            let something_gives_way = self.is_leaving || !self.taken.is_empty() || waits_for_others;
             return something_gives_way
                 && is_entitled(cluster, shape, id, grant.alternative.as_ref())
                 && self.assume(cluster, id, grant);

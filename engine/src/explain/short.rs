@@ -187,7 +187,7 @@ fn of_quota(cluster: &Cluster, shape: &Shape, lack: Lack) -> Short {
             used: cluster.queue(own).allocated_in_all(dimension),
             reserved: 0,
         };
-        let kept = if cluster.is_anything_claimed() {
+        let kept = if cluster.sets_aside() {
             Kept::ForClaimants
         } else {
             Kept::ForWhoLooks

@@ -1,5 +1,8 @@
 //! Hierarchical queues: a pod needs room in its queue and in every ancestor (**Multi-layer check**).
 
+use engine::explain::{Subject, explain};
+use engine::refs::WorkloadKind;
+
 use super::{ACTIONS, admitted, cluster, plain, worker, workers};
 use crate::world::{Object, World, bare_pod, group, node, pod, queue, queue_plugin};
 
@@ -235,4 +238,24 @@ fn a_card_that_a_queue_above_comes_to_name_is_asked_of_who_waits_below() {
         world.remove_queue("research");
         assert_eq!(world.admit_names(), [""; 0], "a parent that is not there is waited for");
     }
+}
+
+/// What a group may have as a whole is what the parent has, and its queue names nothing: neither nodes nor guarantees would help.
+#[test]
+fn who_is_bound_by_the_quota_of_a_parent_is_not_told_to_add_nodes() {
+    let mut world = cluster(100, HIERARCHY);
+    world.queue(&plain("root"));
+    world.queue(&part("department", "root", 6));
+    world.queue(&plain("team-a").parent("department"));
+    workers(&mut world, "team-a", 4);
+    assert_eq!(admitted(&mut world), 4);
+    world.group(&group("g", 1).queue("team-a").card_request(r#"{"A": 3}"#));
+    assert_eq!(world.admit_names(), [""; 0]);
+    let id = world
+        .cluster
+        .workload_named(WorkloadKind::PodGroup, "team", "g")
+        .unwrap();
+    let why = explain(&world.cluster, Subject::Workload(id)).unwrap();
+    let told = (why.message(), why.remedy());
+    assert!(told.1.ends_with("or have the quota raised"), "{told:?}");
 }

@@ -400,3 +400,53 @@ fn who_asks_for_another_card_waits_for_nobody_who_is_evicted_meanwhile() {
     world.pod(&pod("same").queue("a").asks("A", 1).requests("cpu", "1"));
     assert_eq!(world.admit_names(), ["other"]);
 }
+
+/// Two nodes, and a queue that deserves two cards of which another one has borrowed those of the first node, which has them all: one for each of
+/// its pods.
+fn lent_to_others(deserved_cpu: &str) -> World {
+    let arguments = "enableHierarchy: true, guaranteeThreshold: 100, reclaimInterval: 1";
+    let mut world = World::with(queue_plugin("capacity-card", "allocate, reclaim, preempt", arguments));
+    world.node(&node("n1").cards("A", 2).offers("cpu", "64"));
+    world.node(&node("n2").cards("A", 1).offers("cpu", "64"));
+    let quota = |name: &str| {
+        plain(name)
+            .capability("cpu", "100")
+            .capability("memory", "1Ti")
+            .quota(r#"{"A": 4}"#)
+    };
+    let mut owner = quota("a").deserved_cards(r#"{"A": 2}"#);
+    if !deserved_cpu.is_empty() {
+        owner = owner.deserved("cpu", deserved_cpu);
+    }
+    world.queue(&owner);
+    world.queue(&quota("b").deserved_cards(r#"{"A": 0}"#));
+    let borrower = |name: &str| pod(name).queue("b").asks("A", 1).assigned("A").on("n1");
+    world.pods([borrower("b-0"), borrower("b-1")]);
+    let urgent = pod("urgent").queue("a").asks("A", 2).requests("cpu", "4");
+    world.pod(&urgent.priority(1000));
+    assert_eq!(victims(&mut world), ["b-1", "b-0"]);
+    world
+}
+
+/// The second node has a card free: whoever took it would have used up what the queue deserves, and those would have gone in vain.
+#[test]
+fn a_card_that_is_free_elsewhere_is_kept_for_whom_others_were_evicted_for() {
+    let mut world = lent_to_others("");
+    world.pod(&pod("small").queue("a").asks("A", 1));
+    assert_eq!(world.admit_names(), [""; 0]);
+    gone(&mut world, &["b-0".to_owned(), "b-1".to_owned()]);
+    assert_eq!(world.admit_names(), ["urgent"]);
+}
+
+#[test]
+fn what_a_queue_deserves_of_cpu_is_kept_however_much_is_free() {
+    let mut world = lent_to_others("4");
+    world.pod(&pod("filler").queue("a").requests("cpu", "2"));
+    assert_eq!(world.admit_names(), [""; 0]);
+    gone(&mut world, &["b-0".to_owned(), "b-1".to_owned()]);
+    assert_eq!(world.admit_names(), ["urgent"]);
+    // Where nothing is deserved of it, there is enough for both.
+    let mut world = lent_to_others("");
+    world.pod(&pod("filler").queue("a").requests("cpu", "2"));
+    assert_eq!(world.admit_names(), ["filler"]);
+}

@@ -2,6 +2,7 @@
 
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Action;
+use jiff::SignedDuration;
 
 use super::*;
 use crate::world::{bare_queue, capacity};
@@ -113,6 +114,52 @@ fn a_device_is_taken_back_though_others_are_free() {
     world.pod(&claimant);
     assert_eq!(victims(&mut world), ["a-1"]);
     go(&mut world, "a-1");
+    assert_eq!(world.admit(), [admitted("b-0", "A")]);
+}
+
+/// Of the card there is one free, which whoever comes back does not want: it would have been evicted again and again.
+#[test]
+fn a_device_is_kept_for_whom_it_is_taken_back_though_others_are_free() {
+    let mut world = borrowed();
+    world.remove_pod("a-3");
+    world.remove_claim("a-3-gpu");
+    let claimant = claimed(&mut world, "b-0", "b", &the_second());
+    world.pod(&claimant);
+    assert_eq!(victims(&mut world), ["a-1"]);
+    // Its queue goes first.
+    world.queue(
+        &bare_queue("a")
+            .deserved_cards(r#"{"A": 2}"#)
+            .set(["spec", "priority"], 9),
+    );
+    let replacement = claimed(&mut world, "a-4", "a", &the_second());
+    world.pod(&replacement);
+    go(&mut world, "a-1");
+    assert_eq!(world.admit(), [admitted("b-0", "A")]);
+}
+
+/// The pod is gone, and its claim is still there: by then nobody leaves, and what was set aside went to whoever came first.
+#[test]
+fn a_device_is_kept_until_the_claim_of_whom_it_was_taken_back_from_is_gone_too() {
+    let mut world = borrowed();
+    let claimant = claimed(&mut world, "b-0", "b", &exactly(1, Some("A")));
+    world.pod(&claimant);
+    assert_eq!(victims(&mut world), ["a-3"]);
+    world.queue(
+        &bare_queue("a")
+            .deserved_cards(r#"{"A": 2}"#)
+            .set(["spec", "priority"], 9),
+    );
+    let replacement = claimed(&mut world, "a-4", "a", &exactly(1, Some("A")));
+    world.pod(&replacement);
+    let now = world.now;
+    world.eviction_ended("a-3", EvictionOutcome::Evicted, now);
+    world.remove_pod("a-3");
+    for _ in 0..3 {
+        world.now += SignedDuration::from_secs(2);
+        assert_eq!(world.admit_names(), [""; 0]);
+    }
+    world.remove_claim("a-3-gpu");
     assert_eq!(world.admit(), [admitted("b-0", "A")]);
 }
 
