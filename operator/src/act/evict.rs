@@ -49,13 +49,13 @@ impl Actor {
     pub fn send_back(&self, pod: PodRef, reason: Happening, message: String) {
         let actor = self.clone();
         self.runtime.spawn(async move {
-            match actor.evict(&pod, How::Briefly).await {
+            match actor.evict_until_answered(&pod).await {
                 Ok(()) => {
                     tracing::info!(pod = %pod, "evicted");
                     // The mind is gone only when the program ends.
                     let _ = actor.events.send(Event::SentBack(pod, reason, message)).await;
                 }
-                // By an eviction that was not answered, or by somebody else; the watch has yet to tell.
+                // By somebody else; the watch has yet to tell.
                 Err(failure) if failure.is_gone() => actor.tell_of_its_end(&pod).await,
                 Err(failure) => {
                     tracing::warn!(pod = %pod, reason = %failure, "not evicted, trying again later");
@@ -68,6 +68,21 @@ impl Actor {
                 }
             }
         });
+    }
+
+    /// Evicts a pod that is to end at once. One that was asked for without an answer, and is gone when that is asked again, was evicted.
+    async fn evict_until_answered(&self, pod: &PodRef) -> Result<(), Failure> {
+        let mut answer = self.evict(pod, How::Briefly).await;
+        let mut pauses = PAUSES.iter();
+        while let Err(Failure::Other(_)) = &answer {
+            let Some(pause) = pauses.next() else { break };
+            sleep(*pause).await;
+            answer = match self.evict(pod, How::Briefly).await {
+                Err(failure) if failure.is_gone() => return Ok(()),
+                again => again,
+            };
+        }
+        answer
     }
 
     /// Tells the mind that a pod is on its way out, or gone.

@@ -236,3 +236,27 @@ async fn only_who_is_sent_back_has_to_end_at_once() {
         assert_eq!(eviction["deleteOptions"], expected, "{how:?}");
     }
 }
+
+/// That it is evicted would be told by nobody: once it is gone, nothing can be found out.
+#[tokio::test(start_paused = true)]
+async fn who_is_gone_after_an_eviction_without_an_answer_was_sent_back() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let server = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        let is_first = counted.fetch_add(1, Ordering::Relaxed) == 0;
+        async move {
+            if is_first {
+                return Err(std::io::Error::other("no answer"));
+            }
+            let answer =
+                json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404});
+            let body = kube::client::Body::from(answer.to_string().into_bytes());
+            Ok(http::Response::builder().status(404).body(body).unwrap())
+        }
+    });
+    let (actor, mut heard) = actor(kube::Client::new(server, "default"));
+    actor.send_back(pod(), Happening::ReservationTimeout, "it is evicted".to_owned());
+    let event = heard.recv().await;
+    assert!(matches!(&event, Some(Event::SentBack(..))), "{event:?}");
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+}
