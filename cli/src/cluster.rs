@@ -11,18 +11,28 @@ use crds::card_usage::CardUsage;
 use crds::keys::QUEUE_NAME;
 use crds::volcano::{PodGroup, Queue};
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::api::{ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use kube::core::{ApiResource, DeserializeGuard, DynamicObject, GroupVersionKind, NamespaceResourceScope};
+use kube::core::{ApiResource, DeserializeGuard, DynamicObject, GroupVersionKind, NamespaceResourceScope, Request};
 use kube::{Api, Client, Config, Resource};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::arguments::Connection;
 use crate::failure::{EVERYBODY, Failure, VIEW, lacks_right, words};
 
 /// Objects of one page: some megabytes of pods.
 const PAGE: u32 = 500;
+
+/// One page of a list: each object as its text, since one that can't be read is no reason to read none.
+#[derive(Deserialize)]
+struct Page {
+    metadata: ListMeta,
+    items: Vec<Box<RawValue>>,
+}
 
 /// The cluster, and the namespace that is meant.
 pub struct Cluster {
@@ -170,7 +180,7 @@ impl Cluster {
         self.list_some(namespace, what, &ListParams::default()).await
     }
 
-    /// Those of them that the parameters select.
+    /// Those of them that the parameters select, but for those that can't be read: tenants write metadata that no reader understands.
     pub async fn list_some<K>(
         &self,
         namespace: Option<&str>,
@@ -180,15 +190,19 @@ impl Cluster {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + 'static,
     {
-        let api: Api<DeserializeGuard<K>> = match namespace {
-            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-            None => Api::all(self.client.clone()),
-        };
         let (mut objects, mut params) = (Vec::new(), params.clone().limit(PAGE));
         loop {
-            let page = api.list(&params).await;
-            let page = page.map_err(|error| Failure::of_list_in(what, namespace, &error))?;
-            objects.extend(page.items.into_iter().filter_map(|object| object.0.ok()));
+            let request = Request::new(K::url_path(&(), namespace)).list(&params);
+            let page = async {
+                self.client
+                    .request::<Page>(request.map_err(kube::Error::BuildRequest)?)
+                    .await
+            };
+            let page = page
+                .await
+                .map_err(|error| Failure::of_list_in(what, namespace, &error))?;
+            let items = page.items.iter();
+            objects.extend(items.filter_map(|object| serde_json::from_str::<K>(object.get()).ok()));
             match page.metadata.continue_ {
                 Some(token) if !token.is_empty() => params.continue_token = Some(token),
                 _ => return Ok(objects),

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use crds::pod::Pod;
 use engine::Outcome;
 use engine::decide::extender::Binding;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core;
 use kube::Api;
 use kube::api::PostParams;
 use kube::core::Status;
@@ -42,36 +43,34 @@ impl Actor {
             let _ = actor.events.send(Event::Outcome(outcome(ended.answer()))).await;
             let _ = answer.send(bound);
             if let Ended::Unknown(reason) = ended {
-                actor
-                    .find_out(&reason, outcome, || actor.is_bound(&api, &binding))
-                    .await;
+                actor.find_out(&reason, outcome, || actor.is_bound(&binding)).await;
             }
         });
     }
 
-    async fn bind_once(&self, api: &Api<Pod>, binding: &Binding, body: &Value) -> Tried {
+    async fn bind_once(&self, api: &Api<core::v1::Pod>, binding: &Binding, body: &Value) -> Tried {
         self.metrics.api_write(Write::Binding);
         let params = PostParams::default();
         let write = api.create_subresource::<_, Status>("binding", &binding.pod.name, &params, body);
         match self.in_time(Verb::Create, write).await {
             Ok(_) => Tried::Done,
             // The answer to an earlier try may be lost.
-            Err(Failure::Api(status)) if status.code == 409 => self.look_at_bound(api, binding, &status.message).await,
+            Err(Failure::Api(status)) if status.code == 409 => self.look_at_bound(binding, &status.message).await,
             Err(failure) => Tried::of(failure),
         }
     }
 
     /// Whether a pod is seen to be bound as decided; none where it is not seen.
-    async fn is_bound(&self, api: &Api<Pod>, binding: &Binding) -> Option<bool> {
-        match self.in_time(Verb::Get, api.get(&binding.pod.name)).await {
+    async fn is_bound(&self, binding: &Binding) -> Option<bool> {
+        match self.pod(&binding.pod).await {
             Ok(pod) => Some(is_bound(&pod, binding)),
             Err(failure) => failure.is_gone().then_some(false),
         }
     }
 
     /// Whether the pod is already bound as it should be.
-    async fn look_at_bound(&self, api: &Api<Pod>, binding: &Binding, refusal: &str) -> Tried {
-        match self.in_time(Verb::Get, api.get(&binding.pod.name)).await {
+    async fn look_at_bound(&self, binding: &Binding, refusal: &str) -> Tried {
+        match self.pod(&binding.pod).await {
             Ok(pod) if is_bound(&pod, binding) => Tried::Done,
             Ok(_) => Tried::Refused(refusal.to_owned()),
             Err(failure) => not_seen(&failure),
@@ -94,11 +93,9 @@ fn body(binding: &Binding) -> Value {
     })
 }
 
-fn is_bound(pod: &Pod, binding: &Binding) -> bool {
-    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-    let annotations = pod.metadata.annotations.as_ref();
-    let is_written = |(key, value): &(String, String)| annotations.is_some_and(|found| found.get(key) == Some(value));
+fn is_bound(pod: &Pod<Box<str>>, binding: &Binding) -> bool {
+    let is_written = |(key, value): &(String, String)| pod.metadata.annotations.get(key) == Some(value);
     pod.metadata.uid.as_deref() == Some(&*binding.pod.uid)
-        && node == Some(&*binding.node)
+        && pod.spec.node_name.as_deref() == Some(&*binding.node)
         && binding.mgpu_results.iter().all(is_written)
 }

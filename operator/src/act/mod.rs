@@ -14,13 +14,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crds::job::Job;
 use crds::keys::{CARD_ASSIGNED, GATE, JOB_HELD};
+use crds::observed::Observed;
+use crds::pod::Pod;
 use engine::Outcome;
 use engine::decide::{Admission, Resumption};
 use engine::refs::{PodRef, WorkloadRef};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, Patch, PatchParams};
+use k8s_openapi::api::{batch, core};
+use kube::api::{ListParams, Patch};
 use kube::core::Status;
 use kube::{Api, Client, Error};
 use programs::clock;
@@ -28,6 +30,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::event::Event;
+use crate::lean_requests;
 use crate::lease::Leadership;
 use crate::metrics::{Metrics, Verb, Write};
 use crate::request::{RequestError, is_for_who_asked};
@@ -47,6 +50,9 @@ const TOO_MANY_REQUESTS: u16 = 429;
 const DISRUPTION_BUDGET: &str = "DisruptionBudget";
 /// More requests than are ever on their way at once: a bound by name only.
 const REQUESTS: u32 = 1 << 16;
+
+/// A Job of which is read what Cardgate reads.
+type ObservedJob = Observed<batch::v1::Job, Job<Box<str>>>;
 
 /// Writes pods, in the order in which it is told to.
 #[derive(Clone)]
@@ -191,16 +197,12 @@ impl Actor {
 
     async fn resume_once(&self, job: &WorkloadRef, patch: &Patch<()>) -> Tried {
         self.metrics.api_write(Write::Resumption);
-        let params = PatchParams::default();
-        let api = self.jobs(job);
-        match self
-            .in_time(Verb::Patch, api.patch_metadata(&job.name, &params, patch))
-            .await
-        {
-            Ok(_) => Tried::Done,
+        let write = lean_requests::patch::<batch::v1::Job>(&self.client, Some(&job.namespace), &job.name, patch);
+        match self.in_time(Verb::Patch, write).await {
+            Ok(()) => Tried::Done,
             // A failed test and a failed validation look alike, and the answer to an earlier try may be lost.
             Err(Failure::Api(status)) if matches!(status.code, 409 | 422) => match self.job(job).await {
-                Ok(Some(found)) if !is_suspended(&found) => Tried::Done,
+                Ok(Some(found)) if !found.is_suspended() => Tried::Done,
                 Ok(Some(found)) if is_marked_as_held(&found) => Tried::Refused(status.message),
                 Ok(_) => Tried::NotWritten(status.message),
                 Err(failure) => Tried::Failed(failure.to_string()),
@@ -212,15 +214,16 @@ impl Actor {
     /// Whether a Job is seen to run; none where it is not seen.
     async fn is_resumed(&self, job: &WorkloadRef) -> Option<bool> {
         let found = self.job(job).await.ok()?;
-        Some(found.is_some_and(|found| !is_suspended(&found)))
+        Some(found.is_some_and(|found| !found.is_suspended()))
     }
 
     /// A Job as it is now, where it is there. It is listed by its name, as the operator may.
-    async fn job(&self, job: &WorkloadRef) -> Result<Option<Job>, Failure> {
+    async fn job(&self, job: &WorkloadRef) -> Result<Option<Job<Box<str>>>, Failure> {
         let named = ListParams::default().fields(&format!("metadata.name={}", job.name));
-        let found = self.in_time(Verb::List, self.jobs(job).list(&named)).await?;
-        let is_it = |found: &Job| found.metadata.uid.as_deref() == Some(&*job.uid);
-        Ok(found.items.into_iter().find(is_it))
+        let jobs = Api::<ObservedJob>::namespaced(self.client.clone(), &job.namespace);
+        let found = self.in_time(Verb::List, jobs.list(&named)).await?;
+        let mut found = found.items.into_iter().map(|found| found.object);
+        Ok(found.find(|found| found.metadata.uid.as_deref() == Some(&*job.uid)))
     }
 
     async fn try_to_admit(&self, admission: &Admission) -> Ended {
@@ -245,12 +248,11 @@ impl Actor {
     }
 
     async fn admit_once(&self, admission: &Admission, patch: &Patch<()>) -> Tried {
-        let api = self.pods(&admission.pod);
-        let params = PatchParams::default();
+        let pod = &admission.pod;
         self.metrics.api_write(Write::Admission);
-        let write = api.patch_metadata(&admission.pod.name, &params, patch);
+        let write = lean_requests::patch::<core::v1::Pod>(&self.client, Some(&pod.namespace), &pod.name, patch);
         match self.in_time(Verb::Patch, write).await {
-            Ok(_) => Tried::Done,
+            Ok(()) => Tried::Done,
             // A failed test and a failed validation look alike, and the answer to an earlier try may be lost.
             Err(Failure::Api(status)) if matches!(status.code, 409 | 422) => {
                 self.look_again(admission, &status.message).await
@@ -261,8 +263,7 @@ impl Actor {
 
     /// Whether a pod is seen to be let in as decided; none where it is not seen.
     async fn is_let_in(&self, admission: &Admission) -> Option<bool> {
-        let pod = &admission.pod;
-        match self.in_time(Verb::Get, self.pods(pod).get(&pod.name)).await {
+        match self.pod(&admission.pod).await {
             Ok(found) => Some(is_admitted(&found, admission)),
             Err(failure) => failure.is_gone().then_some(false),
         }
@@ -284,8 +285,7 @@ impl Actor {
 
     /// Whether the pod is already as it should be.
     async fn look_again(&self, admission: &Admission, refusal: &str) -> Tried {
-        let api = self.pods(&admission.pod);
-        match self.in_time(Verb::Get, api.get(&admission.pod.name)).await {
+        match self.pod(&admission.pod).await {
             Ok(pod) if is_admitted(&pod, admission) => Tried::Done,
             // It is what the decision was made for, and the API server does not take what was decided.
             Ok(pod) if is_waiting(&pod, &admission.pod.uid) => Tried::Refused(refusal.to_owned()),
@@ -309,11 +309,14 @@ impl Actor {
         })
     }
 
-    fn jobs(&self, job: &WorkloadRef) -> Api<Job> {
-        Api::namespaced(self.client.clone(), &job.namespace)
+    /// A pod as it is now.
+    async fn pod(&self, pod: &PodRef) -> Result<Pod<Box<str>>, Failure> {
+        let look = lean_requests::get::<core::v1::Pod, _>(&self.client, &pod.namespace, &pod.name);
+        self.in_time(Verb::Get, look).await
     }
 
-    fn pods(&self, pod: &PodRef) -> Api<Pod> {
+    /// Where parts of pods are created.
+    fn pods(&self, pod: &PodRef) -> Api<core::v1::Pod> {
         Api::namespaced(self.client.clone(), &pod.namespace)
     }
 }
@@ -328,35 +331,22 @@ fn not_seen(failure: &Failure) -> Tried {
 }
 
 /// Whether it is this pod, and ours is its only gate.
-fn is_waiting(pod: &Pod, uid: &str) -> bool {
-    let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_deref());
-    let is_ours = matches!(gates, Some([gate]) if gate.name == GATE);
+fn is_waiting(pod: &Pod<Box<str>>, uid: &str) -> bool {
+    let is_ours = pod.spec.scheduling_gates.len() == 1 && pod.spec.has_gate(GATE);
     pod.metadata.uid.as_deref() == Some(uid) && is_ours && pod.metadata.deletion_timestamp.is_none()
 }
 
 /// Whether Cardgate has suspended it.
-fn is_marked_as_held(job: &Job) -> bool {
-    let annotations = job.metadata.annotations.as_ref();
-    annotations.is_some_and(|annotations| annotations.contains_key(JOB_HELD))
-}
-
-fn is_suspended(job: &Job) -> bool {
-    job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
+fn is_marked_as_held(job: &Job<Box<str>>) -> bool {
+    job.metadata.annotations.contains_key(JOB_HELD)
 }
 
 /// Whether the pod is let in with the results of this admission: an earlier try went through after all.
-fn is_admitted(pod: &Pod, admission: &Admission) -> bool {
-    let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
-    let waits = gates.is_some_and(|gates| gates.iter().any(|gate| gate.name == GATE));
-    let annotations = pod.metadata.annotations.as_ref();
-    let annotation = |key| {
-        annotations
-            .and_then(|annotations| annotations.get(key))
-            .map(String::as_str)
-    };
+fn is_admitted(pod: &Pod<Box<str>>, admission: &Admission) -> bool {
+    let annotation = |key| pod.metadata.annotations.get(key);
     let mut results = admission.results();
     pod.metadata.uid.as_deref() == Some(&*admission.pod.uid)
-        && !waits
+        && !pod.spec.has_gate(GATE)
         && annotation(CARD_ASSIGNED) == admission.card.as_deref()
         && results.all(|(key, value)| annotation(key) == Some(value))
 }

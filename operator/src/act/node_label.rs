@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use crds::keys::NODE_LABEL_SET;
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use kube::core::Status;
 use serde_json::json;
 use tokio::task::{self, AbortHandle};
@@ -19,6 +18,7 @@ use tokio::time::sleep;
 use super::tries::{FIRST_WAIT, LONGEST_WAIT};
 use super::{Actor, Failure};
 use crate::event::Event;
+use crate::lean_requests;
 use crate::metrics::{Verb, Write};
 
 /// How often one write is tried before the mind looks at the node again.
@@ -88,9 +88,7 @@ impl Actor {
             .collect();
         let patch = Patch::Merge(json!({"metadata": {"uid": uid, "labels": labels}}));
         self.metrics.api_write(Write::NodeLabel);
-        let nodes = Api::<Node>::all(self.client.clone());
-        let params = PatchParams::default();
-        let write = nodes.patch_metadata(node, &params, &patch);
-        self.in_time(Verb::Patch, write).await.map(|_| ())
+        let write = lean_requests::patch::<Node>(&self.client, None, node, &patch);
+        self.in_time(Verb::Patch, write).await
     }
 }

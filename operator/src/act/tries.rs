@@ -15,6 +15,8 @@ const TRY_LIMIT: Duration = Duration::from_secs(30);
 pub(super) const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait between two tries.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// The longest wait between two looks at what nobody answers about.
+const LONGEST_LOOK: Duration = Duration::from_secs(60);
 /// After so long, the API server carries out no write that it has not answered: it gives its requests a minute.
 const LATEST_WRITE: Duration = Duration::from_secs(65);
 
@@ -123,8 +125,9 @@ impl Actor {
         look: impl Fn() -> F,
     ) -> bool {
         let last_write = Instant::now();
+        let mut wait = LONGEST_WAIT;
         loop {
-            sleep(LONGEST_WAIT).await;
+            sleep(wait).await;
             if self.is_retired() || !self.leadership.holds() {
                 // Whoever decides next reads everything anew.
                 return false;
@@ -133,7 +136,12 @@ impl Actor {
             let answer = match look().await {
                 Some(true) => Answer::Accepted,
                 Some(false) if is_certain => Answer::Refused(reason.into()),
-                Some(false) | None => continue,
+                Some(false) => continue,
+                // Nobody answers, and there may be thousands of these.
+                None => {
+                    wait = (wait * 2).min(LONGEST_LOOK);
+                    continue;
+                }
             };
             let is_written = matches!(answer, Answer::Accepted);
             tracing::info!(is_written, "found out what became of a write that was not answered");

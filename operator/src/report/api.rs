@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::volcano::PodGroup;
+use crds::volcano::{PodGroup, PodGroupStatus};
 use engine::refs::{PodRef, WorkloadRef};
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation};
@@ -14,11 +14,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{DeserializeGuard, PartialObjectMeta};
 use kube::{Api, Client, ResourceExt as _};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::event::Occurrence;
 use super::objects::{Left, Plan, Record};
 use super::shown::{Shown, owner_reference};
+use crate::lean_requests;
 use crate::metrics::{Metrics, Verb, Write};
 use crate::request::RequestError;
 
@@ -213,27 +215,29 @@ fn failed<K: Shown>(error: RequestError) -> (Left<K>, RequestError) {
     }
 }
 
+/// How far a group shows to be.
+#[derive(Deserialize)]
+struct ShownGroup {
+    status: Option<PodGroupStatus>,
+}
+
 /// Writes a pod's condition.
 pub(super) async fn write_condition(sender: Sender, pod: PodRef, patch: Value) -> Result<(), RequestError> {
-    let api: Api<PartialObjectMeta<Pod>> = Api::namespaced(sender.client.clone(), &pod.namespace);
-    let patch = Patch::Strategic(patch);
-    let params = PatchParams::default();
-    let request = api.patch_status(&pod.name, &params, &patch);
-    sender.write(Verb::Patch, Write::PodCondition, request).await?;
-    Ok(())
+    let (patch, status) = (Patch::Strategic(patch), format!("{}/status", pod.name));
+    let request = lean_requests::patch::<Pod>(&sender.client, Some(&pod.namespace), &status, &patch);
+    sender.write(Verb::Patch, Write::PodCondition, request).await
 }
 
 /// Makes a group show how far it is; whether it does then. Volcano's definition has no status of its own: the object is written,
 /// and of it the status alone, so that whoever writes the rest of it meanwhile is not undone.
 pub(super) async fn write_group_status(sender: Sender, group: WorkloadRef, patch: Value) -> Result<bool, RequestError> {
-    let api: Api<PodGroup> = Api::namespaced(sender.client.clone(), &group.namespace);
     let shown = patch
         .pointer("/status/phase")
         .and_then(Value::as_str)
         .map(str::to_owned);
     let patch = Patch::Merge(patch);
-    let params = PatchParams::default();
-    let request = api.patch(&group.name, &params, &patch);
+    let request =
+        lean_requests::patch_and_read::<PodGroup, ShownGroup>(&sender.client, &group.namespace, &group.name, &patch);
     let written = sender.write(Verb::Patch, Write::PodGroup, request).await?;
     Ok(written.status.and_then(|status| status.phase) == shown)
 }
@@ -254,10 +258,9 @@ pub(super) async fn write_event(
             last_observed_time: MicroTime(occurrence.time),
         };
         let patch = Patch::Merge(json!({ "series": series }));
-        let params = PatchParams::default();
-        let request = api.patch(&name, &params, &patch);
+        let request = lean_requests::patch::<Event>(&sender.client, Some(occurrence.namespace()), &name, &patch);
         match sender.write(Verb::Patch, Write::Event, request).await {
-            Ok(_) => {
+            Ok(()) => {
                 return Written {
                     left: Some((name, count)),
                     requests,

@@ -5,6 +5,7 @@ use cardgate_tests::scenario::Scenario;
 use cardgate_tests::tally::Tally;
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::world::World;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::Outcome;
@@ -63,4 +64,89 @@ async fn a_byte_that_is_no_text_keeps_nobody_from_being_seen() -> Outcome {
         Ok(Seen::when(status == 200, text))
     })
     .await
+}
+
+/// Metadata that the API server keeps and Kubernetes' own types can't be read from: the place stands for fields nested deeper than a reader goes.
+fn metadata(name: &str, annotations: &Value, is_deep: bool) -> Value {
+    let (fields, time) = if is_deep {
+        (PLACE, "2026-01-01T00:00:00Z")
+    } else {
+        ("f:a", "9999-12-31T23:59:59Z")
+    };
+    json!({ "name": name, "annotations": annotations, "managedFields": [{
+        "manager": "m", "operation": "Update", "apiVersion": "v1", "time": time, "fieldsType": "FieldsV1", "fieldsV1": { (fields): {} },
+    }] })
+}
+
+fn with_deep_fields(object: &Value) -> Vec<u8> {
+    const DEPTH: usize = 150;
+    let deep = format!("{}{}", "{\"f:a\":".repeat(DEPTH), "{}".to_owned() + &"}".repeat(DEPTH));
+    object
+        .to_string()
+        .replace(&format!("{{\"{PLACE}\":{{}}}}"), &deep)
+        .into_bytes()
+}
+
+/// What was written of them counted as unanswered: admissions were tried for half a minute and looked at for ever after, and conditions were written
+/// again and again.
+#[tokio::test]
+async fn metadata_that_no_type_can_be_read_from_is_as_good_as_any() -> Outcome {
+    let world = World::start().await?;
+    let attacker = Scenario::begin(&world, "attacker").await?;
+    let card = attacker.card("NVIDIA-A100");
+    attacker.nodes(&[nodes::nvidia("attacker-1", &card, 8, 81_920)]).await?;
+    attacker.apply_queue(attacker.queue().quota(&card, 8)).await?;
+    let tenant = Tenant::of(&world.plane, "attacker").await?;
+    let queue = json!({ "scheduling.volcano.sh/queue-name": "attacker" });
+    let named = json!({ "scheduling.volcano.sh/queue-name": "attacker", "volcano.sh/card.name": card });
+    let held = json!({ "volcano.sh/card.request": format!("{{\"{card}\": 1}}") });
+    let (pods, jobs) = (
+        "api/v1/namespaces/attacker/pods",
+        "apis/batch/v1/namespaces/attacker/jobs",
+    );
+    let container = json!({ "name": "main", "image": "image" });
+    let mut large = container.clone();
+    large["resources"] = json!({ "limits": { "nvidia.com/gpu": "9" } });
+    let template = json!({ "metadata": { "annotations": queue }, "spec": { "restartPolicy": "Never", "containers": [container] } });
+    let kinds = [("deep", true), ("late", false)];
+    let pod = |name: &str, annotations: &Value, is_deep: bool, container: &Value| json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata(name, annotations, is_deep), "spec": { "containers": [container] } });
+    let post = async |path: &str, object: Value| -> Outcome {
+        let stored = tenant.post(path, with_deep_fields(&object)).await?;
+        let is_kept = serde_json::from_slice::<Pod>(&stored).is_err();
+        assert!(
+            is_kept,
+            "the API server keeps what it was sent, or this tries nothing: {object}"
+        );
+        Ok(())
+    };
+    for (place, (suffix, is_deep)) in kinds.into_iter().enumerate() {
+        post(pods, pod(&format!("runs-{suffix}"), &queue, is_deep, &container)).await?;
+        wait::eventually(
+            format!("runs-{suffix} to count as let in"),
+            wait::PATIENCE,
+            async || {
+                let answered = world
+                    .cardgate
+                    .operator()
+                    .metric("cardgate_admission_duration_seconds_count")
+                    .await?;
+                Ok(Seen::when(
+                    answered == u32::try_from(place + 1).ok().map(f64::from),
+                    format!("{answered:?}"),
+                ))
+            },
+        )
+        .await?;
+    }
+    for (suffix, is_deep) in kinds {
+        // Each is said once the write was answered.
+        let name = format!("waits-{suffix}");
+        post(pods, pod(&name, &named, is_deep, &large)).await?;
+        attacker.events(&name, "InsufficientScalarQuota").await?;
+        let name = format!("job-{suffix}");
+        let job = json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": metadata(&name, &held, is_deep), "spec": { "template": template } });
+        post(jobs, job).await?;
+        attacker.events(&name, "Enqueued").await?;
+    }
+    Ok(())
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use engine::refs::PodRef;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use kube::Resource as _;
 use kube::api::{ListParams, ObjectList, Request};
-use kube::{Resource as _, ResourceExt as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
@@ -106,12 +106,11 @@ impl Actor {
     pub(super) async fn over_budget(&self, pods: &[&PodRef]) -> Vec<usize> {
         let (mut labelled, mut refused) = (Vec::<Labelled>::new(), Vec::new());
         for (place, pod) in pods.iter().enumerate() {
-            let api = self.pods(pod);
-            let look = || self.in_time(Verb::Get, api.get_metadata(&pod.name));
-            match patiently(look).await {
-                Ok(found) if found.labels().len() > MOST_LABELS => refused.push(place),
-                Ok(mut found) => {
-                    let labels = found.metadata.labels.take().unwrap_or_default();
+            match patiently(|| self.pod(pod)).await {
+                Ok(found) if found.metadata.labels.len() > MOST_LABELS => refused.push(place),
+                Ok(found) => {
+                    let labels = found.metadata.labels.iter();
+                    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
                     labelled.push((place, Arc::clone(&pod.namespace), labels));
                 }
                 // It is gone, or nothing is known of it: the API server is asked before it is evicted.
