@@ -259,14 +259,22 @@ impl Cluster {
         }
         let (before, after) = (cards_of(before), cards_of(self.node(node).offer()));
         for (card, _) in before.iter().filter(|card| !after.contains(card)) {
-            self.cards.get_mut(*card).nodes.set(node, false, &self.nodes);
+            let nodes = &mut self.cards.get_mut(*card).nodes;
+            nodes.set(node, false, &self.nodes);
+            if nodes.is_empty() {
+                self.note_coming_or_going(*card);
+            }
             self.card_meaning_changed(*card, now);
         }
         for (card, _) in after.iter().filter(|card| !before.contains(card)) {
             let nodes = &mut self.cards.get_mut(*card).nodes;
+            let is_first = nodes.is_empty();
             // Who waited since it could be what he asks for is looked at again.
-            self.version += u64::from(nodes.is_empty());
+            self.version += u64::from(is_first);
             nodes.set(node, true, &self.nodes);
+            if is_first {
+                self.note_coming_or_going(*card);
+            }
             self.card_meaning_changed(*card, now);
         }
         self.card_labels_changed(node, labelled, now);

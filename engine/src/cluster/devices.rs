@@ -128,6 +128,7 @@ impl Cluster {
         for card in change.apart.iter().filter_map(|model| model.card.as_ref()) {
             let id = self.names.card(&card.name);
             self.changes.cards.insert(id);
+            self.note_coming_or_going(id);
         }
         let is_named = |key: &ClaimKey| self.claimed.users.contains_key(key);
         let concerned = self.claimed.devices.claims_concerned_by(&change, is_named);

@@ -80,7 +80,7 @@ impl Cluster {
     pub(super) fn show_who_is_promised_too_much(&mut self, before: &Below) {
         let is_told = |before: &Totals, after: &Totals, dimension| {
             let (before, after) = (before.get(dimension), after.get(dimension));
-            before != after && before.max(after) > self.top.total.get(dimension)
+            before != after && before.max(after) > self.to_be_had(dimension)
         };
         let now = &self.top.below;
         let is_concerned = |quota: &Quota| {

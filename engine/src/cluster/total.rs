@@ -5,12 +5,13 @@
 //! Where a node says that it has less than its pods have, that counts too; but not who is only expected there: the scheduler
 //! may have filled the node with others, and the cluster has no card more for that.
 
-use super::Cluster;
 use super::node::{Node, Offer};
 use super::parts::Parts;
+use super::{Cluster, Span};
 use crate::amounts::Dimension;
 use crate::ids::NodeId;
 use crate::metering;
+use crate::names::CardId;
 
 impl Node {
     /// What the node adds to what the cluster has of a dimension.
@@ -58,6 +59,31 @@ impl Cluster {
     /// Whether there is any of a dimension: what every node has, or some node, or a pod.
     pub(crate) fn has(&self, dimension: Dimension) -> bool {
         dimension.is_cpu_or_memory() || metering::is_of_every_pod(dimension) || self.top.total.get(dimension) > 0
+    }
+
+    /// What the cluster has of a dimension for whoever is promised it: of a card that no node has any more, nothing. What pods still hold of that
+    /// is charged to their queues until they are gone, and nobody gets it after them.
+    pub(crate) fn to_be_had(&self, dimension: Dimension) -> i128 {
+        if dimension.card().is_some_and(|card| self.is_on_no_node(card)) {
+            0
+        } else {
+            self.top.total.get(dimension)
+        }
+    }
+
+    /// Whether no node has a card, not even beside others.
+    pub(crate) fn is_on_no_node(&self, card: CardId) -> bool {
+        let nodes = self.card(card).map(|card| &card.nodes);
+        nodes.is_none_or(|nodes| nodes.is_empty()) && self.devices_apart(card) == 0
+    }
+
+    /// It is noted that a card may have come to the nodes, or may have left them: as far as anybody was promised it, nothing was there, though
+    /// pods held it.
+    pub(super) fn note_coming_or_going(&mut self, card: CardId) {
+        let dimension = Dimension::Card(card);
+        let total = self.top.total.get(dimension);
+        let span = self.changes.total.entry(dimension).or_insert(Span::of(total));
+        span.include(0);
     }
 
     /// Whether what a pod gives back on a node can be given to others.

@@ -78,7 +78,7 @@ pub(super) fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(Unsatisfi
         )
     });
     let mut said = own.chain(guaranteed).chain(deserved);
-    let (reason, dimension, said) = said.find(|(_, dimension, said)| *said > top.total.get(*dimension))?;
+    let (reason, dimension, said) = said.find(|(_, dimension, said)| *said > cluster.to_be_had(*dimension))?;
     let (all, rest) = match reason {
         Unsatisfiable::CapabilityAboveParent
         | Unsatisfiable::GuaranteeAboveCapability
@@ -86,8 +86,20 @@ pub(super) fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(Unsatisfi
         Unsatisfiable::GuaranteesAboveCluster => ("all queues together are guaranteed", ""),
         Unsatisfiable::DeservedAboveCluster => ("all queues together deserve", ": not all can have it at once"),
     };
-    let (said, has) = (dimension.format(said), dimension.format(top.total.get(dimension)));
+    let (said, has) = (dimension.format(said), cluster.to_be_had(dimension));
     let name = dimension.name(cluster.names());
+    if dimension.card().is_some_and(|card| cluster.is_on_no_node(card)) {
+        // No number: it would be told late.
+        let held = match top.total.get(dimension) {
+            0 => "",
+            _ => "; what pods still hold of it counts until they end, and nobody gets it after them",
+        };
+        return Some((
+            reason,
+            format!("{all} {said} {name}, and no node has that card at the moment{held}"),
+        ));
+    }
+    let has = dimension.format(has);
     Some((
         reason,
         format!("{all} {said} {name}, and the cluster has {has} at the moment{rest}"),

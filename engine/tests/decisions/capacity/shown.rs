@@ -200,6 +200,58 @@ fn a_quota_above_what_the_cluster_has_is_not_satisfiable_under_either_plugin() {
     }
 }
 
+/// What pods held of it was taken for what the cluster has, so that all of the quota seemed to be there.
+#[test]
+fn a_quota_of_a_card_that_no_node_has_any_more_is_not_satisfiable_while_pods_hold_it() {
+    for plugin in ["capacity", "capacity-card"] {
+        let mut world = World::with(queue_plugin(plugin, "allocate", ""));
+        let of = |name: &str, quota: &str| {
+            plain(name)
+                .capability("cpu", "2")
+                .capability("memory", "2Gi")
+                .quota(quota)
+        };
+        world.node(&node("n").cards("A", 2));
+        world.queue(&of("a", r#"{"A": 2}"#));
+        world.queue(&of("b", r#"{"A": 1}"#));
+        workers(&mut world, "a", 2);
+        assert_eq!(admitted(&mut world), 2);
+        for index in 0..2 {
+            world.pod(&worker("a", index).ungated().assigned("A").on("n"));
+        }
+        assert_eq!(problems(&mut world), ["a: ", "b: "], "{plugin}");
+        // It is said of those, too, in which nothing has happened.
+        let none = ["a: CapabilityAboveCluster", "b: CapabilityAboveCluster"];
+        world.node(&node("n"));
+        assert_eq!(problems(&mut world), none, "{plugin}");
+        let figures = overview::figures(&world.cluster);
+        assert_eq!(figures[0].unsatisfiable, Some(Unsatisfiable::CapabilityAboveCluster));
+        world.queue(&of("a", r#"{"A": 1}"#));
+        assert_eq!(
+            satisfiable(&mut world, "a").1,
+            "the queue may have 1 A, and no node has that card at the moment; what pods still hold of it counts until they end, and nobody gets \
+             it after them",
+            "{plugin}"
+        );
+        world.queue(&of("a", r#"{"A": 2}"#));
+        world.remove_node("n", world.now);
+        assert_eq!(problems(&mut world), none[..1], "{plugin}");
+        world.node(&node("n").cards("A", 2));
+        assert_eq!(problems(&mut world), ["a: ", "b: "], "{plugin}");
+        // Nor does anybody get it once the pods are gone.
+        world.node(&node("n"));
+        assert_eq!(problems(&mut world), none, "{plugin}");
+        for index in 0..2 {
+            world.remove_pod(&format!("a-{index}"));
+        }
+        assert_eq!(
+            satisfiable(&mut world, "a").1,
+            "the queue may have 2 A, and no node has that card at the moment",
+            "{plugin}"
+        );
+    }
+}
+
 #[test]
 fn what_is_kept_free_for_a_queue_that_may_not_have_it_is_shown() {
     let mut world = World::with(queue_plugin("capacity-card", "allocate", "enableHierarchy: true"));
