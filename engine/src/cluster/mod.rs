@@ -201,6 +201,8 @@ pub struct Cluster {
     version: u64,
     /// Rises with whatever else than queues and workloads decisions depend on.
     stirred: u64,
+    /// How often nodes, queues or the configuration have said something else.
+    prospects: u64,
     lists: Lists,
     changes: Changes,
     /// When it was shown last how much the cluster has.
@@ -254,6 +256,7 @@ impl Cluster {
             arrivals: 0,
             version: 0,
             stirred: 0,
+            prospects: 0,
             lists: Lists::default(),
             changes: Changes::default(),
             numbers_shown: None,
@@ -326,6 +329,7 @@ impl Cluster {
     /// Puts another configuration in force: what pods hold is counted anew under it, and every refusal looked at again.
     pub fn set_configuration(&mut self, configuration: Arc<Configuration>, now: Timestamp) {
         let before = std::mem::replace(&mut self.configuration, configuration);
+        self.prospects += 1;
         let enforced = before.cardgate.enforce_cross_quota;
         if before.cross_quota != self.configuration.cross_quota
             || enforced != self.configuration.cardgate.enforce_cross_quota
@@ -357,6 +361,11 @@ impl Cluster {
         self.resettle_workloads(&before);
         self.review_all();
         self.version += 1;
+    }
+
+    /// Rises with whatever may change what could be had if others held nothing: what nodes, queues and the configuration say.
+    pub(crate) fn prospects(&self) -> u64 {
+        self.prospects
     }
 
     /// Rises whenever a refused pod could now be let in for a reason that no queue and no node knows of.

@@ -34,6 +34,7 @@ impl Cluster {
             .offer()
             .filter(|old| old.uid != offer.uid)
             .map(|old| old.uid.clone());
+        self.prospects += 1;
         self.count_cards_out(id);
         let parts = self.nodes[id].parts();
         let before = self.nodes[id].say(Some(offer));
@@ -66,6 +67,7 @@ impl Cluster {
         let Some(offer) = self.nodes[id].say(None) else {
             return;
         };
+        self.prospects += 1;
         self.node_order.set(id, false, &self.nodes);
         self.changes
             .nodes_gone

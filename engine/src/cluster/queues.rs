@@ -59,6 +59,7 @@ impl Cluster {
     /// A queue says something else: of which cards its pods are read to name one, and those of the queues below it, too. Those show besides
     /// whether they say more than it does; and what waits in them may have been kept out by what it said, and by no number.
     fn queue_changed(&mut self, id: QueueId) {
+        self.prospects += 1;
         let part = self
             .queues
             .ids()

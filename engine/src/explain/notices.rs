@@ -13,7 +13,7 @@ use crate::cluster::waiting::Shape;
 use crate::decide::census;
 use crate::decide::effort::STEPS_OF_MESSAGE;
 use crate::ids::{PodId, WorkloadId};
-use crate::reason::{About, Reason};
+use crate::reason::{About, Outlook, Reason};
 use crate::refs::PodRef;
 use crate::steps::Steps;
 use crate::trail::{Trail, Work};
@@ -33,6 +33,8 @@ pub struct Notice {
     pub reason: Reason,
     /// The reason, with the numbers of this moment.
     pub message: String,
+    /// Whether waiting can help, as the message says.
+    pub outlook: Outlook,
 }
 
 /// What may be spent on those that are told something at once: who says much about nodes, of which there are many, and who belongs to a
@@ -151,6 +153,7 @@ pub(super) fn notice(cluster: &Cluster, id: PodId) -> Option<Notice> {
         told_before: known.told.is_some(),
         reason: explanation.reason,
         message: explanation.message(),
+        outlook: explanation.outlook,
     })
 }
 
@@ -190,6 +193,7 @@ fn tell_aside(
         told_before: known.told.is_some(),
         reason,
         message: message(waits)?,
+        outlook: reason.outlook(|| true),
     };
     cluster.tell(id, reason);
     Some(notice)

@@ -11,7 +11,7 @@ use crate::cluster::Cluster;
 use crate::cluster::pod::Stage;
 use crate::cluster::workload::{Phase, Said};
 use crate::ids::WorkloadId;
-use crate::reason::Reason;
+use crate::reason::{Outlook, Reason};
 use crate::refs::{WorkloadKind, WorkloadRef};
 use crate::steps::Steps;
 
@@ -26,6 +26,8 @@ pub struct Progress {
     pub phase: Option<Phase>,
     /// Why it is not further, in one word, and with the numbers of this moment.
     pub refused: Option<(Reason, String)>,
+    /// Whether waiting can help, where it is refused.
+    pub outlook: Option<Outlook>,
     /// Whether it has not been told that reason before.
     pub news: bool,
 }
@@ -68,11 +70,13 @@ pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Prog
 pub(super) fn progress_of(cluster: &Cluster, id: WorkloadId, news: bool) -> Option<Progress> {
     let workload = cluster.workload(id);
     let terms = workload.terms.as_ref()?;
+    let why = explain(cluster, Subject::Workload(id));
     Some(Progress {
         workload: workload.to_ref(terms),
         queue: Arc::clone(&cluster.queue(terms.queue).name),
         phase: phase(cluster, id),
-        refused: explain(cluster, Subject::Workload(id)).map(|why| (why.reason, why.message())),
+        refused: why.as_ref().map(|why| (why.reason, why.message())),
+        outlook: why.map(|why| why.outlook),
         news,
     })
 }

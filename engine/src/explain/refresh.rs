@@ -1,4 +1,7 @@
-//! Keeps true what those who wait were told: their reason may stay while its numbers change.
+//! Keeps true what those who wait were told: their reason may stay while its numbers change, and whether waiting can help. That is told at
+//! once; numbers are not.
+
+mod outlooks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -7,10 +10,11 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 
+use self::outlooks::Outlooks;
 use super::notices::{Notice, STEPS_AT_ONCE, cost_of_pod, cost_of_workload, notice};
 use super::progress::{Progress, progress_of};
 use crate::cluster::Cluster;
-use crate::reason::Reason;
+use crate::reason::{Outlook, Reason};
 use crate::refs::WorkloadRef;
 use crate::steps::Steps;
 
@@ -71,12 +75,15 @@ pub struct Refresher {
     due: VecDeque<Arc<str>>,
     /// Each is looked at once, however often it is told something.
     told: HashMap<Waiter, Told>,
+    outlooks: Outlooks,
 }
 
 #[derive(Debug)]
 struct Told {
     /// Of the message, which may be long; none where it was told before this began.
     hash: Option<u64>,
+    /// Whether waiting can help, as it was told; none where it was told before this began.
+    outlook: Option<Outlook>,
     /// When it was told last.
     said: Timestamp,
     look_at: Timestamp,
@@ -93,12 +100,13 @@ impl Refresher {
             self.remember(
                 &group.namespace,
                 Waiter::Workload(group.to_ref(terms)),
-                (None, now),
+                (None, None, now),
                 now,
             );
         }
         for pod in cluster.pods().filter(|pod| pod.told.is_some() && pod.waits.is_some()) {
-            self.remember(&pod.namespace, Waiter::Pod(Arc::clone(&pod.uid)), (None, now), now);
+            let waiter = Waiter::Pod(Arc::clone(&pod.uid));
+            self.remember(&pod.namespace, waiter, (None, None, now), now);
         }
     }
 
@@ -111,14 +119,16 @@ impl Refresher {
     /// A pod is told this.
     pub fn note(&mut self, notice: &Notice, now: Timestamp) {
         let waiter = Waiter::Pod(Arc::clone(&notice.pod.uid));
-        self.remember(&notice.pod.namespace, waiter, (Some(hash(&notice.message)), now), now);
+        let told = (Some(hash(&notice.message)), Some(notice.outlook), now);
+        self.remember(&notice.pod.namespace, waiter, told, now);
     }
 
     /// A workload is told this.
     pub fn note_progress(&mut self, progress: &Progress, now: Timestamp) {
         if let Some((_, message)) = &progress.refused {
             let waiter = Waiter::Workload(progress.workload.clone());
-            self.remember(&progress.workload.namespace, waiter, (Some(hash(message)), now), now);
+            let told = (Some(hash(message)), progress.outlook, now);
+            self.remember(&progress.workload.namespace, waiter, told, now);
         }
     }
 
@@ -126,7 +136,7 @@ impl Refresher {
         &mut self,
         namespace: &Arc<str>,
         waiter: Waiter,
-        (hash, said): (Option<u64>, Timestamp),
+        (hash, outlook, said): (Option<u64>, Option<Outlook>, Timestamp),
         now: Timestamp,
     ) {
         let look_at = now + REFRESH;
@@ -139,7 +149,34 @@ impl Refresher {
         }
         looks.push_back((look_at, waiter.clone()));
         self.count += 1;
-        self.told.insert(waiter, Told { hash, said, look_at });
+        let told = Told {
+            hash,
+            outlook,
+            said,
+            look_at,
+        };
+        self.told.insert(waiter, told);
+    }
+
+    /// Somebody is looked at before all others of its namespace.
+    fn hasten(&mut self, cluster: &Cluster, waiter: Waiter, now: Timestamp) {
+        let (Some(namespace), Some(told)) = (waiter.namespace(cluster), self.told.get_mut(&waiter)) else {
+            return;
+        };
+        // Who is not looked at now is in a few minutes.
+        if self.count >= MOST {
+            return;
+        }
+        told.look_at = now;
+        let looks = self.looks.entry(Arc::clone(&namespace)).or_default();
+        let was_ahead = looks
+            .front()
+            .is_none_or(|(first, _)| self.ahead.remove(&(*first, Arc::clone(&namespace))));
+        if was_ahead {
+            self.due.push_back(namespace);
+        }
+        looks.push_front((now, waiter));
+        self.count += 1;
     }
 
     /// Forgets the last of the namespace that has most, for one that has fewer. False where this one has as many.
@@ -184,9 +221,15 @@ impl Refresher {
     }
 
     /// Looks at the next few: what to tell those whose reason is the same, and its numbers are not; and those who were told so long
-    /// ago that nobody can read it any more.
+    /// ago that nobody can read it any more. First comes whom waiting can help by now and could not, or the other way round.
     pub fn refresh(&mut self, cluster: &Cluster, now: Timestamp, limit: usize) -> Vec<Fresh> {
         let mut anew = Vec::new();
+        if limit > 0 {
+            let all = self.looks.values().flatten().map(|(_, waiter)| waiter);
+            for waiter in self.outlooks.changed(cluster, &self.told, all) {
+                self.hasten(cluster, waiter, now);
+            }
+        }
         let steps = Steps::new(STEPS_AT_ONCE);
         for _ in 0..limit {
             if steps.are_spent() {
@@ -209,7 +252,7 @@ impl Refresher {
             let hash = Some(hash(fresh.message()));
             let (is_new, is_old) = (told.hash != hash, now.duration_since(told.said) >= AGAIN);
             let said = if is_new || is_old { now } else { told.said.min(now) };
-            self.remember(&namespace, waiter, (hash, said), now);
+            self.remember(&namespace, waiter, (hash, fresh.outlook(), said), now);
             if is_new {
                 anew.push(fresh);
             } else if is_old {
@@ -225,7 +268,26 @@ fn is_due(look_at: Timestamp, now: Timestamp) -> bool {
     look_at <= now || look_at > now + REFRESH
 }
 
+impl Waiter {
+    /// Where it waits; none where it is gone.
+    fn namespace(&self, cluster: &Cluster) -> Option<Arc<str>> {
+        Some(match self {
+            Self::Pod(uid) => Arc::clone(&cluster.pod(cluster.pod_with_uid(uid)?)?.namespace),
+            Self::Workload(workload) => Arc::clone(&workload.namespace),
+        })
+    }
+}
+
 impl Fresh {
+    /// Whether waiting can help; none where that is not known of it.
+    fn outlook(&self) -> Option<Outlook> {
+        match self {
+            Self::Pod(notice) => Some(notice.outlook),
+            Self::Workload(progress) => progress.outlook,
+            Self::Again(_) => None,
+        }
+    }
+
     fn message(&self) -> &str {
         match self {
             Self::Pod(notice) => &notice.message,

@@ -1,5 +1,6 @@
 //! Whether waiting can help, checked against what happens: all others go, and whoever could be helped by that is let in.
 
+mod at_once;
 mod outlooks;
 mod together;
 

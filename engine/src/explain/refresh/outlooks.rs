@@ -1,0 +1,102 @@
+//! Finds whom waiting can help by now, though it could not when they were told, or the other way round. It looks when nodes, queues or the
+//! configuration say something else: nothing that pods do changes what could ever be had.
+
+use std::collections::HashMap;
+
+use super::{STEPS_AT_ONCE, Told, Waiter, cost};
+use crate::cluster::Cluster;
+use crate::explain::{Subject, explain};
+use crate::ids::QueueId;
+use crate::reason::{Outlook, Reason};
+use crate::steps::Steps;
+
+/// How many of those who wait are compared at once with what they were told.
+const MOST_COMPARED: usize = 1_000;
+/// What that may cost beside everything else that is told at once.
+const STEPS_OF_OUTLOOKS: u64 = STEPS_AT_ONCE / 4;
+
+/// One round of looks at all who wait, after the other.
+#[derive(Debug, Default)]
+pub(super) struct Outlooks {
+    /// How much had been said when this round began; none before the first.
+    began: Option<u64>,
+    /// Who is to be looked at in this round.
+    ahead: Vec<Waiter>,
+    /// How much had been said when this was found.
+    found_at: u64,
+    /// The same for all pods of a shape that wait for this reason.
+    found: HashMap<(QueueId, u64, Reason), Option<Outlook>>,
+}
+
+impl Outlooks {
+    /// Of the next ones, those that were told that waiting can help, or that it can't, and it is no longer so; `all` who were told anything
+    /// come again in each round.
+    pub(super) fn changed<'a>(
+        &mut self,
+        cluster: &Cluster,
+        told: &HashMap<Waiter, Told>,
+        all: impl Iterator<Item = &'a Waiter>,
+    ) -> Vec<Waiter> {
+        let said = cluster.prospects();
+        if self.ahead.is_empty() {
+            if self.began.replace(said) == Some(said) {
+                return Vec::new();
+            }
+            self.ahead = all.cloned().collect();
+        }
+        if self.found_at != said {
+            self.found.clear();
+            self.found_at = said;
+        }
+        let steps = Steps::new(STEPS_OF_OUTLOOKS);
+        let mut changed = Vec::new();
+        for _ in 0..MOST_COMPARED {
+            if steps.are_spent() {
+                break;
+            }
+            let Some(waiter) = self.ahead.pop() else { break };
+            let Some(was) = told.get(&waiter).and_then(|told| told.outlook) else {
+                continue;
+            };
+            if self.outlook(cluster, &waiter, &steps).is_some_and(|now| now != was) {
+                changed.push(waiter);
+            }
+        }
+        if self.ahead.is_empty() {
+            self.found = HashMap::new();
+        }
+        changed
+    }
+
+    /// Whether waiting can help; none where the reason alone says it, or is another one by now: that is told with it.
+    fn outlook(&mut self, cluster: &Cluster, waiter: &Waiter, steps: &Steps) -> Option<Outlook> {
+        let depends = |reason: Reason| reason.outlook(|| true) != reason.outlook(|| false);
+        match waiter {
+            Waiter::Pod(uid) => {
+                let id = cluster.pod_with_uid(uid)?;
+                let pod = cluster.pod(id)?;
+                let shape = &pod.waits.as_ref()?.shape;
+                let (peers, known) = cluster.queue(shape.queue).waiting.peers_of(shape)?;
+                let reason = known.refused?.reason;
+                if pod.told != Some(reason) || !depends(reason) {
+                    return None;
+                }
+                let found = self.found.entry((shape.queue, peers, reason));
+                *found.or_insert_with(|| {
+                    steps.spend(cost(cluster, waiter));
+                    explain(cluster, Subject::Pod(id)).map(|why| why.outlook)
+                })
+            }
+            Waiter::Workload(workload) => {
+                let id = cluster.workload_named(workload.kind, &workload.namespace, &workload.name)?;
+                let known = cluster.workload(id);
+                let (_, refused) = known.refused?;
+                if known.told != Some(refused.reason) || !depends(refused.reason) {
+                    return None;
+                }
+                steps.spend(cost(cluster, waiter));
+                explain(cluster, Subject::Workload(id)).map(|why| why.outlook)
+            }
+        }
+    }
+}
