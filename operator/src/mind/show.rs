@@ -8,7 +8,7 @@ use std::time::Duration;
 use crds::keys::{CONFIG_MAP, GPU_NODE_LABEL, NAMESPACE};
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
-use engine::explain::{Fresh, Notice, Progress, Reminder, got_others, notices_watched, progress, stands_aside};
+use engine::explain::{Fresh, Notice, Progress, Reminder, got_others, let_in, notices_watched, progress, stands_aside};
 use engine::happening::Happening;
 use engine::ids::NodeId;
 use engine::overview::{self, Shown};
@@ -243,25 +243,11 @@ impl Mind {
         let Some(pod) = self.cluster.pod_with_uid(uid).and_then(|id| self.cluster.pod(id)) else {
             return;
         };
-        let queue = pod
-            .queue
-            .map(|queue| Arc::clone(&self.cluster.queue(queue).name))
-            .unwrap_or_default();
-        let card = pod
-            .assigned
-            .as_ref()
-            .map(|own| own.written(self.cluster.names()))
-            .map(|cards| format!(" with {cards}"))
-            .unwrap_or_default();
         let condition = PodReport {
             status: true,
             same_status: false,
             reason: Happening::Admitted.into(),
-            message: if queue.is_empty() {
-                "let in by CrossQuota".to_owned()
-            } else {
-                format!("let in by queue {queue}{card}")
-            },
+            message: let_in(&self.cluster, pod),
         };
         self.reports.send(Report::Pod {
             pod: pod.to_ref(),

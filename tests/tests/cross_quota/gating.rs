@@ -100,6 +100,45 @@ async fn a_pod_that_fits_nowhere_is_told_why_and_let_in_after_a_deletion() -> Ou
 }
 
 #[tokio::test]
+async fn who_is_let_in_since_its_namespace_opts_out_is_told_that() -> Outcome {
+    let scenario = begin("opted-out").await?;
+    scenario.nodes(&[gpu_node("opted-out", 1)]).await?;
+    for (name, cores) in [("first", "8"), ("second", "2")] {
+        scenario.create(&batch(&scenario, name, cores).build()).await?;
+        if name == "first" {
+            scenario.expect(name, &Tally::none().running(NO_CARD, 1)).await?;
+        }
+    }
+    scenario.waits("second", EXCEEDED).await?;
+    let namespaces: Api<Namespace> = Api::all(scenario.plane().client().await?);
+    let label = json!({"metadata": {"labels": {CROSS_QUOTA_LABEL: null}}});
+    namespaces
+        .patch(scenario.name(), &PatchParams::default(), &Patch::Merge(label))
+        .await?;
+    scenario.expect("second", &Tally::none().running(NO_CARD, 1)).await?;
+    let told = wait::eventually("the pod to be told why", wait::PATIENCE, async || {
+        let pod = scenario.api::<Pod>().get("second").await?;
+        let mut conditions = pod
+            .status
+            .and_then(|status| status.conditions)
+            .unwrap_or_default()
+            .into_iter();
+        let condition = conditions.find(|condition| condition.type_ == "card.volcano.sh/Admitted");
+        let condition = condition.filter(|condition| condition.status == "True");
+        Ok(match condition.and_then(|condition| condition.message) {
+            Some(message) => Seen::Done(message),
+            None => Seen::NotYet("no condition".to_owned()),
+        })
+    })
+    .await?;
+    assert!(
+        told.contains("namespace opted-out opts in to CrossQuota no longer"),
+        "{told}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn pods_with_gpu_and_daemon_sets_are_not_affected() -> Outcome {
     let scenario = begin("unaffected").await?;
     scenario

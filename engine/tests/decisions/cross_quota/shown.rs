@@ -1,7 +1,7 @@
 //! What users see of pods that wait for quota.
 
 use crds::made::made_by;
-use engine::explain::{Asked, review};
+use engine::explain::{Asked, let_in, review};
 use engine::overview::{Shown, figures, outside_cross_quota};
 use engine::reason::Reason;
 use serde_json::{Value, json};
@@ -24,6 +24,36 @@ fn pods_that_wait_in_no_queue_are_counted_by_their_reason() {
     world.remove_pod("p");
     assert_eq!(world.admit_names(), ["q", "r"]);
     assert_eq!(waiting(&world), None);
+}
+
+/// Each was told that CrossQuota had let it in.
+#[test]
+fn who_is_let_in_since_crossquota_holds_it_no_longer_is_told_that() {
+    const OF: [(&str, &str); 1] = [("card.volcano.sh/crossquota", "enabled")];
+    let waiting = || {
+        let mut world = world("quota.cpu: 2");
+        world.node(&gpu_node("gpu-1"));
+        world.namespace("team", &OF, None);
+        world.pods([cpu("p", "2"), cpu("q", "1")]);
+        assert_eq!(world.admit_names(), ["p"]);
+        world
+    };
+    let said = |world: &World, uid: &str| let_in(&world.cluster, world.known(uid));
+    assert_eq!(said(&waiting(), "p"), "let in by CrossQuota");
+    let mut world = waiting();
+    world.namespace("team", &[], None);
+    assert_eq!(world.admit_names(), ["q"]);
+    assert_eq!(
+        said(&world, "q"),
+        "let in: namespace team opts in to CrossQuota no longer, or never did (label card.volcano.sh/crossquota), so that nothing limits the pod"
+    );
+    let mut world = waiting();
+    world.set_configuration(Arc::default(), world.now);
+    assert_eq!(world.admit_names(), ["q"]);
+    assert_eq!(
+        said(&world, "q"),
+        "let in: by its configuration, CrossQuota holds no pods any more"
+    );
 }
 
 /// "Cardgate would not hold it": nothing but the door knew whom it marks.
