@@ -146,7 +146,7 @@ pub fn inventory(
 pub fn outside_cross_quota(status: CardInventoryStatus, cards: &str) -> CardInventoryStatus {
     let message = format!(
         "the node has {cards}, and gpu-resource-names matches none of what it allocates: pods without GPU may take all of it, as of a node \
-         without GPU; add a pattern that matches its cards"
+         without GPU; if its device plugin does not run, or not yet, see to that, and if it does, add a pattern that matches its cards"
     );
     let known = Some(status.problems.as_str()).filter(|known| !known.is_empty());
     let outside = condition(CROSS_QUOTA_APPLIES, false, NO_GPU_NODE, &message);

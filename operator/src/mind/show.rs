@@ -158,7 +158,8 @@ impl Mind {
                 };
                 let message = format!(
                     "gpu-resource-names of crossquota matches none of what {first}{beside} with {cards} can allocate: pods without GPU may \
-                     take all of it, as of nodes without GPU. Add a pattern that matches these cards"
+                     take all of it, as of nodes without GPU. Where their device plugin does not run, or not yet, see to that; where it does, add \
+                     a pattern that matches these cards"
                 );
                 self.warn_of_configuration(Happening::NotAGpuNode, message);
             }

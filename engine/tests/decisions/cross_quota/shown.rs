@@ -154,6 +154,12 @@ fn nodes_with_cards_that_no_pattern_names_say_that_they_count_as_nodes_without_g
             .starts_with("the node has amd.com/gpu, and gpu-resource-names matches none"),
         "{told:?}"
     );
+    // Labels are there before a device plugin is, and after it has gone: no pattern helps then.
+    assert!(
+        told.iter()
+            .all(|(_, message)| message.contains("if its device plugin does not run, or not yet, see to that")),
+        "{told:?}"
+    );
 
     // A configuration that names them, or none of CrossQuota, has nothing to say.
     for conf in [
