@@ -92,10 +92,11 @@ pub fn named(text: &str) -> Result<Subject, SubjectError> {
         },
         lower => {
             let kind = match lower {
-                "deployment" | "deployments" | "deploy" | "deployment.apps" => "Deployment",
-                "replicaset" | "replicasets" | "rs" | "replicaset.apps" => "ReplicaSet",
-                "statefulset" | "statefulsets" | "sts" | "statefulset.apps" => "StatefulSet",
-                "daemonset" | "daemonsets" | "ds" | "daemonset.apps" => "DaemonSet",
+                "deployment" | "deployments" | "deploy" | "deployment.apps" | "deployments.apps" => "Deployment",
+                "replicaset" | "replicasets" | "rs" | "replicaset.apps" | "replicasets.apps" => "ReplicaSet",
+                "statefulset" | "statefulsets" | "sts" | "statefulset.apps" | "statefulsets.apps" => "StatefulSet",
+                "daemonset" | "daemonsets" | "ds" | "daemonset.apps" | "daemonsets.apps" => "DaemonSet",
+                "cronjob" | "cronjobs" | "cj" | "cronjob.batch" | "cronjobs.batch" => "CronJob",
                 // Any controller of pods, as its pods name it.
                 _ => kind,
             };

@@ -1,6 +1,7 @@
 //! `kubectl card why`: why something waits, and what would let it in. The operator that leads answers, by `CardReview`.
 
 pub mod list;
+mod podless;
 mod text;
 
 use crds::card_review::{CardReview, CardReviewSpec, CardReviewStatus, Outlook};
@@ -9,6 +10,7 @@ use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
+use self::podless::Podless;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::print::Answer;
@@ -91,10 +93,22 @@ pub async fn lines(cluster: &Cluster, namespace: &str, what: &str) -> Result<Vec
     Ok(text::lines(&status))
 }
 
-/// The same; of a Job that its user has suspended, that is said: whoever decides knows only those that ask for cards in advance.
+/// The same; of a Job that its user has suspended, that is said: whoever decides knows only those that ask for cards in advance. And of a
+/// controller that has no pods, why: it is known by those alone.
 async fn ask_and_look(cluster: &Cluster, namespace: &str, spec: CardReviewSpec) -> Result<CardReviewStatus, Failure> {
-    let job = spec.job.clone();
+    let (job, workload) = (spec.job.clone(), spec.workload.clone());
     let answered = ask(cluster, namespace, spec).await;
+    if let (Err(Failure::Unknown(_)), Some(workload)) = (&answered, workload) {
+        return match podless::look(cluster, namespace, &workload).await {
+            Some(Podless::Said(message)) => Ok(CardReviewStatus {
+                admitted: true,
+                message,
+                ..CardReviewStatus::default()
+            }),
+            Some(Podless::Jobs(jobs)) => ask_about_jobs(cluster, namespace, jobs).await.unwrap_or(answered),
+            None => answered,
+        };
+    }
     let waits = answered.as_ref().is_ok_and(|status| !status.blocks.is_empty());
     let Some(name) = job.filter(|_| !waits) else {
         return answered;
@@ -109,6 +123,28 @@ async fn ask_and_look(cluster: &Cluster, namespace: &str, spec: CardReviewSpec) 
         }),
         None => answered,
     }
+}
+
+/// The answer about the first of these Jobs that waits; else about the first that can be answered.
+async fn ask_about_jobs(
+    cluster: &Cluster,
+    namespace: &str,
+    jobs: Vec<String>,
+) -> Option<Result<CardReviewStatus, Failure>> {
+    let mut first = None;
+    for job in jobs {
+        let spec = CardReviewSpec {
+            job: Some(job),
+            ..CardReviewSpec::default()
+        };
+        if let Ok(status) = ask(cluster, namespace, spec).await {
+            if !status.blocks.is_empty() {
+                return Some(Ok(status));
+            }
+            first.get_or_insert(Ok(status));
+        }
+    }
+    first
 }
 
 /// What is said of a Job that somebody else than Cardgate has suspended.

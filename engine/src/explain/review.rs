@@ -45,6 +45,30 @@ pub enum Unknown {
         /// Where it was looked for.
         namespace: String,
     },
+    /// Controllers are known by their pods alone, and of this one there is none.
+    #[error(
+        "{kind} {name:?} has no pods in namespace {namespace}, as far as is known: is the name right, was it created, and is it not scaled to 0? \
+         Ask kubectl -n {namespace} get for it"
+    )]
+    NoPods {
+        /// The kind that was asked about.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Where its pods were looked for.
+        namespace: String,
+    },
+    /// It makes no pods itself.
+    #[error(
+        "CronJob {name:?} makes no pods itself: ask about one of its Jobs, job/NAME (kubectl -n {namespace} get cronjobs,jobs shows whether it is \
+         there, and they are)"
+    )]
+    OfJobs {
+        /// Its name.
+        name: String,
+        /// Where it would be.
+        namespace: String,
+    },
     /// No queue has the name: queues are in no namespace.
     #[error("queue {0:?} is not known: kubectl get queues lists those that there are")]
     Queue(String),
@@ -77,6 +101,17 @@ pub fn review(
         name: short(name),
         namespace: namespace.to_owned(),
     };
+    let no_pods = |kind: &str, name: &str| match kind {
+        "CronJob" => Unknown::OfJobs {
+            name: short(name),
+            namespace: namespace.to_owned(),
+        },
+        kind => Unknown::NoPods {
+            kind: printable(&short(kind)).into_owned(),
+            name: short(name),
+            namespace: namespace.to_owned(),
+        },
+    };
     let of_pods = |wanted: &dyn Fn(&Pod) -> bool| first_pod(cluster, namespace, wanted);
     match asked {
         Reviewed::Pod(name) => of_pods(&|pod| *pod.name == *name)
@@ -87,7 +122,7 @@ pub fn review(
         }
         Reviewed::Workload(workload) => of_pods(&|pod| is_of(pod, &workload.kind, &workload.name))
             .map(|id| of_pod(cluster, namespace, id, now))
-            .ok_or_else(|| unknown(&workload.kind, &workload.name)),
+            .ok_or_else(|| no_pods(&workload.kind, &workload.name)),
         Reviewed::Job(name) => of_job(cluster, namespace, &name, now).ok_or_else(|| unknown("Job", &name)),
         Reviewed::PodGroup(name) => {
             let id = cluster.workload_named(WorkloadKind::PodGroup, namespace, &name);

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result};
 use cardgate_tests::scenario::Scenario;
 use cardgate_tests::world::World;
+use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
 
 use super::{Answer, NO_QUOTA, Outcome, answers, card, editor, two_run_and_one_waits};
@@ -79,5 +80,77 @@ async fn what_is_not_created_yet_has_the_priority_of_its_class_and_comes_with_it
             "{is_seen}: {data}"
         );
     }
+    Ok(())
+}
+
+/// "Not known" was said of all of them.
+#[tokio::test]
+async fn what_is_there_and_has_no_pods_is_said_to_have_none_and_what_to_look_at() -> Outcome {
+    let scenario = Scenario::begin(World::shared().await?, "plugin-podless").await?;
+    let (user, name) = (editor(&scenario).await?, two_run_and_one_waits(&scenario).await?);
+    scenario
+        .create(&scenario.gpu_pod("none", &name, 1).deployment(0))
+        .await?;
+    let template =
+        json!({ "spec": { "restartPolicy": "Never", "containers": [{ "name": "main", "image": "busybox" }] } });
+    let nightly = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": { "name": "nightly", "namespace": scenario.name() },
+        "spec": { "schedule": "0 0 1 1 *", "jobTemplate": { "spec": { "template": template } } },
+    });
+    let nightly = scenario.plane().apply(&nightly).await?;
+    for (args, says) in [
+        (
+            &["why", "deployment/none"][..],
+            "Deployment none is there and has no pods, so nothing of it waits: it is scaled to 0",
+        ),
+        (
+            &["why", "cronjob", "nightly"],
+            "CronJob nightly is there and makes no pods itself, but Jobs, and none of them is under way",
+        ),
+    ] {
+        let answer = card(&scenario, &user, args).await?;
+        assert_eq!((answer.code, &*answer.err), (Some(0), ""), "{answer:?}");
+        assert!(answer.out.starts_with(says), "{answer:?}");
+    }
+
+    // Of one whose Job is under way, that is answered.
+    let mut job = serde_json::to_value(scenario.gpu_pod("nightly-1", &name, 1).job(1))?;
+    job["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "uid": nightly.metadata.uid, "controller": true,
+    }]);
+    let job: Job = serde_json::from_value(job)?;
+    scenario.create(&job).await?;
+    let active = json!({ "status": { "active": [{
+        "apiVersion": "batch/v1", "kind": "Job", "name": "nightly-1", "namespace": scenario.name(),
+    }] } });
+    let patch = active.to_string();
+    let args = [
+        "-n",
+        scenario.name(),
+        "patch",
+        "cronjob",
+        "nightly",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &patch,
+    ];
+    scenario.plane().kubectl().run(args).await?;
+    let waits = |data: &Value| data["blocks"][0]["reason"] == NO_QUOTA;
+    answers(&scenario, &user, &["why", "cj/nightly"], waits).await?;
+
+    // Nothing is told to whom it is not for, and of what is not there it is said that no pods are known.
+    let stranger = card(&scenario, "plugin-stranger", &["why", "deployment/none"]).await?;
+    assert!(
+        stranger.code == Some(3) && !stranger.err.contains("scaled to 0"),
+        "{stranger:?}"
+    );
+    let gone = card(&scenario, &user, &["why", "deployment/gone"]).await?;
+    assert_eq!(gone.code, Some(1), "{gone:?}");
+    assert!(
+        gone.err
+            .contains("has no pods in namespace plugin-podless, as far as is known"),
+        "{gone:?}"
+    );
     Ok(())
 }

@@ -117,6 +117,29 @@ fn numbers_and_holders_are_those_of_the_queue_and_only_own_names_are_told() {
     );
 }
 
+/// "Not known" was said of what is there and has no pods: that is all that is known of it.
+#[test]
+fn of_a_controller_it_is_said_that_no_pods_of_it_are_known() {
+    let mut world = World::new();
+    let mut said = |kind: &str| {
+        let asked = Reviewed::Workload(ReviewedWorkload {
+            kind: kind.to_owned(),
+            name: "web".to_owned(),
+        });
+        ask(&mut world, "team", Asked::Existing(asked)).unwrap_err()
+    };
+    assert_eq!(
+        said("Deployment"),
+        "Deployment \"web\" has no pods in namespace team, as far as is known: is the name right, was it created, and is it not scaled to 0? Ask \
+         kubectl -n team get for it"
+    );
+    assert_eq!(
+        said("CronJob"),
+        "CronJob \"web\" makes no pods itself: ask about one of its Jobs, job/NAME (kubectl -n team get cronjobs,jobs shows whether it is there, and \
+         they are)"
+    );
+}
+
 #[test]
 fn the_old_pod_of_the_same_deployment_is_named() {
     let mut world = World::new();
