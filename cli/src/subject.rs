@@ -39,6 +39,12 @@ pub enum SubjectError {
     Nameless(String),
     #[error("{0:?} and {1:?}: ask about one at a time: a pod's name, KIND/NAME, or KIND NAME")]
     SeveralNamed(String, String),
+    #[error(
+        "{0:?} is no kind that is known, so {1:?} is no name of one: ask about one at a time, as kubectl card why NAME of a pod, or KIND/NAME. Known \
+         are pod, job, cronjob, podgroup, queue, deployment, replicaset, statefulset and daemonset, and any other controller of pods as its pods \
+         name it, such as RayCluster"
+    )]
+    NoKind(String, String),
     #[error("{0}: {1}")]
     File(String, io::Error),
     #[error("{0} has more than {LONGEST} bytes: a manifest is shorter")]
@@ -61,8 +67,17 @@ pub fn of_words(words: &[String]) -> Result<Subject, SubjectError> {
         [kind, name] if kind.contains('/') || name.contains('/') => {
             Err(SubjectError::SeveralNamed(kind.clone(), name.clone()))
         }
+        // Somebody's names of two pods, rather than a controller's kind: those have capitals.
+        [kind, name] if is_unknown(kind) => Err(SubjectError::NoKind(kind.clone(), name.clone())),
         words => named(&words.join("/")),
     }
+}
+
+/// Whether a word is neither a kind that people type nor one as pods name their controllers.
+fn is_unknown(kind: &str) -> bool {
+    let asked = named(&format!("{kind}/name"));
+    let workload = asked.ok().and_then(|subject| subject.spec.workload);
+    workload.is_some_and(|workload| workload.kind == kind && !kind.contains(char::is_uppercase))
 }
 
 /// What a pod's name, or `KIND/NAME`, means.
@@ -243,6 +258,15 @@ mod tests {
         assert_eq!(meant(&["deploy", "web"]).unwrap(), named("deploy/web").unwrap());
         let several = meant(&["job/a", "job/b"]).unwrap_err().to_string();
         assert!(several.contains("one at a time"), "{several}");
+        assert_eq!(meant(&["RayCluster", "web"]).unwrap(), named("RayCluster/web").unwrap());
+        assert_eq!(meant(&["cj", "nightly"]).unwrap(), named("CronJob/nightly").unwrap());
+        // Two pods: it was said of the one that it is not known, as a thing of the other's kind.
+        let pods = meant(&["top1", "same"]).unwrap_err().to_string();
+        assert!(
+            pods.starts_with("\"top1\" is no kind that is known, so \"same\" is no name of one: ")
+                && pods.contains("pod, job, cronjob"),
+            "{pods}"
+        );
     }
 
     #[test]

@@ -154,3 +154,13 @@ async fn what_is_there_and_has_no_pods_is_said_to_have_none_and_what_to_look_at(
     );
     Ok(())
 }
+
+/// It was said that nothing of the kind "one" has the name "two".
+#[tokio::test]
+async fn whoever_names_two_pods_is_told_that_the_first_is_no_kind() -> Outcome {
+    let scenario = Scenario::begin(World::shared().await?, "plugin-two").await?;
+    let answer = card(&scenario, "plugin-two", &["why", "one", "two"]).await?;
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(answer.err.contains("\"one\" is no kind that is known"), "{answer:?}");
+    Ok(())
+}
