@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use cardgate_tests::workspace;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
@@ -39,6 +40,7 @@ async fn the_demo_shows_what_it_promises_and_leaves_nothing_behind() -> Result<(
         .with_context(|| text.clone())?;
     ensure!(!text.contains('✗') && text.matches('✓').count() >= 15, "{text}");
     ensure!(!text.contains('\x1b'), "colours where there is no terminal: {text}");
+    ensure_as_documented(&text)?;
 
     let kubeconfig = text
         .lines()
@@ -63,5 +65,27 @@ async fn the_demo_shows_what_it_promises_and_leaves_nothing_behind() -> Result<(
     let status = timeout(LIMIT, demo.wait()).await.context("the demo does not end")??;
     ensure!(status.success(), "the demo ended with {status}");
     ensure!(!kubeconfig.exists(), "{} is left behind", kubeconfig.display());
+    Ok(())
+}
+
+/// What is installed is installed by a command of `README.md`, and the configuration is applied as its example says: whoever copies what the
+/// demo shows would lose it by an upgrade else.
+fn ensure_as_documented(text: &str) -> Result<()> {
+    let readme = std::fs::read_to_string(workspace::root().join("README.md"))?;
+    let commands = readme.lines().filter_map(|line| line.split('`').nth(1));
+    let mut commands = commands.filter(|command| command.starts_with("kubectl apply ") && command.contains(" -k "));
+    let is_shown = |command: &str| text.lines().any(|line| line == format!("$ {command}"));
+    ensure!(commands.any(is_shown), "no command of README.md installs it: {text}");
+    let applied: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("$ kubectl apply"))
+        .collect();
+    let of_configuration = applied
+        .iter()
+        .filter(|line| line.contains("examples/4-node-ordering.yaml"));
+    let plain: Vec<_> = of_configuration
+        .filter(|line| !line.contains(" --server-side "))
+        .collect();
+    ensure!(plain.is_empty(), "an upgrade would undo it: {plain:?}");
     Ok(())
 }

@@ -17,18 +17,20 @@ async fn without_volcano_the_manifests_install_and_refuse_managed_pods_until_car
     let plane = ControlPlane::start(Options::default().without_kwok().without_scheduler()).await?;
     Cardgate::install(&plane, &Settings::default()).await?;
 
-    // A second time changes nothing but the Deployments, which were scaled to zero for want of kubelets. Of a
-    // PodDisruptionBudget kubectl always replaces the selector, and says so.
-    let again = plane
-        .kubectl()
-        .run(["apply", "-k", "manifests/overlays/without-volcano"])
-        .await?;
-    let known = ["deployment.apps/", "poddisruptionbudget.policy/"];
-    let changed = again.lines().filter(|line| !line.ends_with(" unchanged"));
-    let unexpected: Vec<_> = changed
-        .filter(|line| !known.iter().any(|prefix| line.starts_with(prefix)))
-        .collect();
-    assert!(unexpected.is_empty(), "{unexpected:?}");
+    // A second time changes nothing but the Deployments, which were scaled to zero for want of kubelets.
+    let overlay = "manifests/overlays/without-volcano";
+    let again = [
+        "--server-side",
+        "--field-manager=cardgate",
+        "--force-conflicts",
+        "-k",
+        overlay,
+    ];
+    let again = plane.kubectl().output([&["diff"], &again[..]].concat(), None).await?;
+    let differences = String::from_utf8_lossy(&again.stdout).into_owned();
+    let differing = differences.lines().filter(|line| line.starts_with("diff "));
+    let (deployments, others): (Vec<_>, Vec<_>) = differing.partition(|line| line.contains("/apps.v1.Deployment."));
+    assert!(deployments.len() == 2 && others.is_empty(), "{again:?}");
 
     let pods: Api<Pod> = Api::default_namespaced(plane.client().await?);
     pods.create(&PostParams::default(), &pod("plain").build()).await?;

@@ -24,12 +24,12 @@ const CONFIGURATION: &str = "cardgate";
 /// The `ConfigMap` that operator and webhook watch.
 const CONFIG_MAP: &str = "cardgate-config";
 
-/// The arguments of kubectl that install a kustomization of `manifests/`, from the workspace's root. The last command
+/// The arguments of kubectl that install a kustomization of `manifests/`, from the workspace's root, as `README.md` has it. The last command
 /// scales the Deployments to zero.
 pub(super) fn commands(kustomization: &str) -> Vec<Vec<String>> {
     let path = format!("manifests/{kustomization}");
     [
-        vec!["apply", "-k", &path],
+        vec!["apply", "--server-side", "--field-manager=cardgate", "-k", &path],
         vec!["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"],
         vec!["-n", NAMESPACE, "scale", "deployment", "--all", "--replicas=0"],
     ]

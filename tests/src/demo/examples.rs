@@ -160,7 +160,7 @@ async fn node_ordering(stage: &mut Stage<'_>) -> Result<()> {
     stage
         .expect_configuration(
             "the new configuration is in force, without a restart",
-            &["apply", "-f", "examples/4-node-ordering.yaml"],
+            &["apply", "--server-side", "-f", "examples/4-node-ordering.yaml"],
         )
         .await?;
     stage
