@@ -52,6 +52,29 @@ async fn what_is_right_is_right_and_what_is_not_known_is_said() {
     }
 }
 
+/// What is shown to people to begin with: applied, example 3 drew a warning.
+#[tokio::test]
+async fn queues_of_the_examples_draw_no_warning() {
+    let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let mut queues = 0;
+    for file in std::fs::read_dir(examples).unwrap() {
+        let path = file.unwrap().path();
+        let manifests: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let manifests: Vec<_> = manifests.into_iter().map(Manifest::in_a_file).collect();
+        let (_, data) = lint(&manifests).await;
+        for object in data["objects"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|object| object["kind"] == "Queue")
+        {
+            queues += 1;
+            assert_eq!(object["warnings"], json!([]), "{}: {object:#}", path.display());
+        }
+    }
+    assert!(queues > 5, "{queues}");
+}
+
 #[tokio::test]
 async fn what_the_door_refuses_is_refused_in_its_words() {
     let (answer, data) = lint(&[queue("a", "{\"NVIDIA-A100\": 2.5}"), pod("A100|", 1, "a")]).await;
