@@ -16,7 +16,7 @@ pub(super) const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait between two tries.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// The longest wait between two looks at what nobody answers about.
-const LONGEST_LOOK: Duration = Duration::from_secs(60);
+const LONGEST_LOOK: Duration = Duration::from_mins(1);
 /// After so long, the API server carries out no write that it has not answered: it gives its requests a minute.
 const LATEST_WRITE: Duration = Duration::from_secs(65);
 
