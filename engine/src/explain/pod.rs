@@ -400,7 +400,8 @@ fn known_alternatives<'c>(cluster: &Cluster, shape: &'c Shape) -> Vec<&'c Altern
 
 fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
     let Some(request) = &shape.task.mgpu else {
-        return What::Said(String::new());
+        // The first of a group that is refused speaks for all.
+        return What::Said(format!("of a pod of its group that asks for shares of cards: {lead}"));
     };
     let census = mgpu::census(cluster, shape, request, lacks_quota(cluster, shape));
     let policy = match request.policy {

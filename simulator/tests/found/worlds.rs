@@ -282,6 +282,13 @@ pub const SET_BACK: [Found; 4] = [
         true,
         "the judge had what is guaranteed kept for a queue whose pod still held it when others were let in",
     ),
+    (
+        630_362,
+        200,
+        4,
+        true,
+        "a pod without shares of cards was told nothing where its group waits for those of another one",
+    ),
 ];
 
 /// Bugs that were planted.
