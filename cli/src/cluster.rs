@@ -1,5 +1,6 @@
 //! Asking the API server, with the user's own rights.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -142,7 +143,7 @@ impl Cluster {
         self.everything_in(None, group, version, kind, plural).await
     }
 
-    /// All objects of a kind, of one namespace or of all, as they are.
+    /// All objects of a kind, of one namespace or of all, as they are, but for who manages which fields. One that can't be read is left out.
     pub async fn everything_in(
         &self,
         namespace: Option<&str>,
@@ -152,22 +153,28 @@ impl Cluster {
         plural: &str,
     ) -> Result<Vec<Value>, kube::Error> {
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
-        let api: Api<DynamicObject> = match namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
-            None => Api::all_with(self.client.clone(), &resource),
-        };
-        let (mut objects, mut params) = (Vec::new(), ListParams::default().limit(PAGE));
+        let path = DynamicObject::url_path(&resource, namespace);
+        let items = self.items(path, &ListParams::default()).await?;
+        let readable = items.iter().filter_map(|text| without_managed_fields(text).ok());
+        let objects = readable.map(|mut object| {
+            object["apiVersion"] = resource.api_version.as_str().into();
+            object["kind"] = kind.into();
+            object
+        });
+        Ok(objects.collect())
+    }
+
+    /// The text of each object that is listed here, page by page.
+    async fn items(&self, path: String, params: &ListParams) -> Result<Vec<Box<RawValue>>, kube::Error> {
+        let (requests, mut params) = (Request::new(path), params.clone().limit(PAGE));
+        let mut items = Vec::new();
         loop {
-            let page = api.list(&params).await?;
-            for object in page.items {
-                let mut object = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
-                object["apiVersion"] = resource.api_version.as_str().into();
-                object["kind"] = kind.into();
-                objects.push(object);
-            }
+            let request = requests.list(&params).map_err(kube::Error::BuildRequest)?;
+            let page: Page = self.client.request(request).await?;
+            items.extend(page.items);
             match page.metadata.continue_ {
                 Some(token) if !token.is_empty() => params.continue_token = Some(token),
-                _ => return Ok(objects),
+                _ => return Ok(items),
             }
         }
     }
@@ -190,24 +197,10 @@ impl Cluster {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + 'static,
     {
-        let (mut objects, mut params) = (Vec::new(), params.clone().limit(PAGE));
-        loop {
-            let request = Request::new(K::url_path(&(), namespace)).list(&params);
-            let page = async {
-                self.client
-                    .request::<Page>(request.map_err(kube::Error::BuildRequest)?)
-                    .await
-            };
-            let page = page
-                .await
-                .map_err(|error| Failure::of_list_in(what, namespace, &error))?;
-            let items = page.items.iter();
-            objects.extend(items.filter_map(|object| serde_json::from_str::<K>(object.get()).ok()));
-            match page.metadata.continue_ {
-                Some(token) if !token.is_empty() => params.continue_token = Some(token),
-                _ => return Ok(objects),
-            }
-        }
+        let items = self.items(K::url_path(&(), namespace), params).await;
+        let items = items.map_err(|error| Failure::of_list_in(what, namespace, &error))?;
+        let readable = items.iter().filter_map(|text| serde_json::from_str(text.get()).ok());
+        Ok(readable.collect())
     }
 
     /// An object, if it is there; an error where it may not be seen.
@@ -232,9 +225,12 @@ impl Cluster {
 
     /// The groups of a namespace; none where there is no such kind.
     pub async fn groups(&self, namespace: &str) -> Result<Vec<PodGroup>, kube::Error> {
-        let api: Api<DeserializeGuard<PodGroup>> = Api::namespaced(self.client.clone(), namespace);
-        let listed = api.list(&ListParams::default()).await?;
-        Ok(listed.items.into_iter().filter_map(|group| group.0.ok()).collect())
+        let (group, kind, plural) = ("scheduling.volcano.sh", "PodGroup", "podgroups");
+        let groups = self
+            .everything_in(Some(namespace), group, "v1beta1", kind, plural)
+            .await?;
+        let groups = groups.into_iter();
+        Ok(groups.filter_map(|group| serde_json::from_value(group).ok()).collect())
     }
 
     /// The answer to a question about what waits, which is not stored.
@@ -263,6 +259,22 @@ impl Cluster {
     }
 }
 
+/// An object as it is, but for the fields that its managers manage: tenants write these as deep as they like, and no tree can be made of them.
+fn without_managed_fields(text: &RawValue) -> serde_json::Result<Value> {
+    let object: BTreeMap<String, &RawValue> = serde_json::from_str(text.get())?;
+    let read = |(key, text): (String, &RawValue)| -> serde_json::Result<_> {
+        if key != "metadata" {
+            return Ok((key, serde_json::from_str(text.get())?));
+        }
+        let fields: BTreeMap<String, &RawValue> = serde_json::from_str(text.get())?;
+        let fields = fields.into_iter().filter(|(field, _)| field != "managedFields");
+        let fields = fields.map(|(field, text)| Ok((field, serde_json::from_str(text.get())?)));
+        Ok((key, Value::Object(fields.collect::<serde_json::Result<_>>()?)))
+    };
+    let parts = object.into_iter().map(read);
+    parts.collect::<serde_json::Result<_>>().map(Value::Object)
+}
+
 /// The files that `KUBECONFIG` names and that are there, or the one in the home directory, as kubectl has it; none in a pod that has none of
 /// them.
 fn found_kubeconfig(names_context: bool) -> Result<Option<Kubeconfig>, KubeconfigError> {
@@ -287,4 +299,23 @@ fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
         merged = merged.merge(Kubeconfig::read_from(path)?)?;
     }
     Ok(merged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_are_nested_deeper_than_a_reader_goes_are_left_out() {
+        let deep = format!("{}1{}", "{\"f:a\":".repeat(200), "}".repeat(200));
+        let text = format!(
+            r#"{{"metadata": {{"managedFields": [{deep}], "name": "p", "labels": {{"a": "b"}}}}, "spec": {{"x": 1}}}}"#
+        );
+        assert!(serde_json::from_str::<Value>(&text).is_err());
+        let read = without_managed_fields(&RawValue::from_string(text).unwrap()).unwrap();
+        assert_eq!(
+            read,
+            serde_json::json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"x": 1}})
+        );
+    }
 }
