@@ -351,9 +351,9 @@ fn returns(old: Option<&Pod>, stage: Stage, now: Option<u32>) -> u32 {
     known.map_or_else(|| now.unwrap_or(0), |old| old.returns)
 }
 
-/// Whether a pod of a queue that is in says that it waits, and did not before.
+/// Whether a pod that is in says that it waits, and did not before: it may be in no queue, where its claims turned out to be for no cards.
 fn is_wrongly_shown_as_waiting(new: &Pod, old: Option<&Pod>) -> bool {
     let was_shown = old.is_some_and(|old| old.shown_as_waiting && old.stage == new.stage);
     let is_in = matches!(new.stage, Stage::Unbound { .. } | Stage::Bound);
-    new.shown_as_waiting && !was_shown && new.queue.is_some() && is_in
+    new.shown_as_waiting && !was_shown && new.reachable && is_in
 }

@@ -8,8 +8,10 @@ use crate::cluster::pod::Pod;
 
 /// By whom a pod was let in, with which cards; or why nothing held it any more.
 pub fn let_in(cluster: &Cluster, pod: &Pod) -> String {
-    let queue = pod.queue.map(|queue| cluster.queue(queue));
-    if let Some(queue) = queue.filter(|queue| !queue.is_nameless()) {
+    let Some(queue) = pod.queue.map(|queue| cluster.queue(queue)) else {
+        return "let in: nothing that the pod asks for is charged to a queue".to_owned();
+    };
+    if !queue.is_nameless() {
         let cards = pod.assigned.as_ref().map(|own| own.written(cluster.names()));
         let cards = cards.map(|cards| format!(" with {cards}")).unwrap_or_default();
         return format!("let in by queue {}{cards}", queue.name);

@@ -1,5 +1,7 @@
 //! Claims of which can't be said what they are for: nobody's way past a quota, and told where and what it is.
 
+use engine::explain::let_in;
+
 use super::*;
 
 /// No selector that Cardgate evaluates.
@@ -140,4 +142,26 @@ fn who_shares_a_claim_is_told_with_whom() {
     let told = world.notices();
     let said = "the pod shares ResourceClaim shared with pod first of its namespace";
     assert!(told.iter().any(|notice| notice.message.starts_with(said)), "{told:?}");
+}
+
+/// Without the gate it is nobody's business any more: it said for ever that it waits.
+#[test]
+fn who_was_held_for_claims_that_are_for_no_cards_is_told_that_it_is_let_in() {
+    let mut world = world();
+    world.set_configuration(configuration("", "unqueuedCards: charge"), world.now);
+    world.pod(&held("p", "c"));
+    assert_eq!(world.refusal_of("p"), "ResourceClaimNotFound");
+    world.class("nic", "device.driver == 'nic.example.com'", None);
+    world.slice("n1", "nic.example.com", &json!([{"name": "nic-0"}]));
+    world.claim(
+        "c",
+        &json!([{"name": "r", "exactly": request("nic", 1, None)}]),
+        &json!({}),
+    );
+    assert_eq!(world.admit_names(), ["p"]);
+    world.cluster.take_changes();
+    world.pod(&claiming(bare_pod("p"), "c").told("ResourceClaimNotFound"));
+    assert_eq!(world.cluster.take_changes().shown_as_waiting, ["p".into()]);
+    let said = let_in(&world.cluster, world.known("p"));
+    assert_eq!(said, "let in: nothing that the pod asks for is charged to a queue");
 }
