@@ -142,6 +142,7 @@ fn as_a_whole(cluster: &Cluster, short: &Short) -> String {
         let written = short.format(written);
         let why = match short.kept {
             Kept::AsDeserved => "the rest is more than it deserves (enableOveruse: false)",
+            Kept::ForNobody => "a queue above it has no more",
             _ => "others are guaranteed the rest, or the cluster does not have it",
         };
         format!(" of {written}: {why}")

@@ -240,13 +240,13 @@ fn a_card_that_a_queue_above_comes_to_name_is_asked_of_who_waits_below() {
     }
 }
 
-/// What a group may have as a whole is what the parent has, and its queue names nothing: neither nodes nor guarantees would help.
+/// What a group may have as a whole is what the parent has, whatever its queue names: neither nodes nor guarantees would help.
 #[test]
 fn who_is_bound_by_the_quota_of_a_parent_is_not_told_to_add_nodes() {
     let mut world = cluster(100, HIERARCHY);
     world.queue(&plain("root"));
     world.queue(&part("department", "root", 6));
-    world.queue(&plain("team-a").parent("department"));
+    world.queue(&part("team-a", "department", 10));
     workers(&mut world, "team-a", 4);
     assert_eq!(admitted(&mut world), 4);
     world.group(&group("g", 1).queue("team-a").card_request(r#"{"A": 3}"#));
@@ -257,5 +257,9 @@ fn who_is_bound_by_the_quota_of_a_parent_is_not_told_to_add_nodes() {
         .unwrap();
     let why = explain(&world.cluster, Subject::Workload(id)).unwrap();
     let told = (why.message(), why.remedy());
+    assert!(
+        told.0.ends_with("quota 6 of 10: a queue above it has no more"),
+        "{told:?}"
+    );
     assert!(told.1.ends_with("or have the quota raised"), "{told:?}");
 }
