@@ -19,6 +19,8 @@ use tracing_subscriber::{EnvFilter, Layer};
 
 /// Where answers are written that can't be read.
 const ANSWERS: &str = "kube_client::client";
+/// What is written there of watches that were cut, which nobody else says.
+const POLLS: [&str; 2] = ["timeout in poll", "eof in poll"];
 /// Where warnings about single connections come from.
 const TLS_LIBRARY: &str = "rustls";
 /// How many different ones are told.
@@ -112,7 +114,7 @@ impl<S: Subscriber> Layer<S> for Sparing {
         if *event.metadata().level() > Level::WARN {
             return true;
         }
-        if target == ANSWERS {
+        if target == ANSWERS && !POLLS.iter().any(|known| said.message.starts_with(known)) {
             return false;
         }
         if !target.starts_with(TLS_LIBRARY) {
@@ -236,6 +238,7 @@ mod tests {
                 tracing::warn!(target: "rustls::msgs::handshake", "Illegal SNI extension");
                 tracing::warn!(target: "log", { log.target = "rustls::common_state" }, "TLS alert");
                 tracing::warn!("own warning");
+                tracing::warn!(target: "kube_client::client", "eof in poll: {:?}", "cut");
                 tracing::warn!(target: "kube_client::client", "{{\"kind\":\"Pod\"}}, Error(\"recursion limit exceeded\")");
             }
             for index in 0..1000 {
@@ -249,7 +252,10 @@ mod tests {
             (1, 1, 3),
             "{text}"
         );
-        assert_eq!((times("of stranger"), times("kind")), (MOST_TEXTS - 2, 0));
+        assert_eq!(
+            (times("of stranger"), times("kind"), times("eof in poll")),
+            (MOST_TEXTS - 2, 0, 3)
+        );
     }
 
     #[test]

@@ -136,7 +136,10 @@ impl Actor {
             let answer = match look().await {
                 Some(true) => Answer::Accepted,
                 Some(false) if is_certain => Answer::Refused(reason.into()),
-                Some(false) => continue,
+                Some(false) => {
+                    wait = LONGEST_WAIT;
+                    continue;
+                }
                 // Nobody answers, and there may be thousands of these.
                 None => {
                     wait = (wait * 2).min(LONGEST_LOOK);
