@@ -54,9 +54,11 @@ fn said(namespace: &str, workload: &ReviewedWorkload, found: &Value) -> Option<P
     let number = |pointer: &str| found.pointer(pointer).and_then(Value::as_i64);
     let made_by = found.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let made_by = made_by.and_then(|owners| owners.iter().find(|owner| owner["controller"] == true));
+    // Until its controller has come to it, its status says nothing.
+    let is_seen = number("/status/observedGeneration") >= number("/metadata/generation");
     let said = match kind {
         "CronJob" => return Some(of_cron_job(namespace, name, found)),
-        "DaemonSet" if number("/status/desiredNumberScheduled").unwrap_or(0) == 0 => format!(
+        "DaemonSet" if is_seen && number("/status/desiredNumberScheduled").unwrap_or(0) == 0 => format!(
             "DaemonSet {name} is there and has no pods: none of the nodes is one that it is for (status.desiredNumberScheduled is 0), see its \
              nodeSelector, affinity and tolerations"
         ),
