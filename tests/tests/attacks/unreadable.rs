@@ -5,7 +5,7 @@ use cardgate_tests::scenario::Scenario;
 use cardgate_tests::tally::Tally;
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::world::World;
-use k8s_openapi::api::core::v1::Pod;
+use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
 use super::Outcome;
@@ -14,12 +14,17 @@ use super::tenant::Tenant;
 /// What stands in objects for a byte that is no text.
 const PLACE: &str = "NO-TEXT";
 
+/// What a tenant says that a manager manages, as the API server keeps it.
+fn managed(api_version: &Value, time: &str, fields: &Value) -> Value {
+    json!([{
+        "manager": "m", "operation": "Update", "apiVersion": api_version, "time": time, "fieldsType": "FieldsV1", "fieldsV1": fields,
+    }])
+}
+
 /// An object with such a byte in the fields that its manager manages.
 fn unreadable(mut object: Value) -> Vec<u8> {
-    object["metadata"]["managedFields"] = json!([{
-        "manager": "m", "operation": "Update", "apiVersion": object["apiVersion"], "time": "2026-01-01T00:00:00Z",
-        "fieldsType": "FieldsV1", "fieldsV1": { "f:metadata": { "f:annotations": { (format!("f:a{PLACE}")): {} } } },
-    }]);
+    let fields = json!({ "f:metadata": { "f:annotations": { (format!("f:a{PLACE}")): {} } } });
+    object["metadata"]["managedFields"] = managed(&object["apiVersion"], "2026-01-01T00:00:00Z", &fields);
     let text = object.to_string();
     let (before, after) = text.split_once(PLACE).unwrap_or_default();
     [before.as_bytes(), b"\xff", after.as_bytes()].concat()
@@ -67,15 +72,13 @@ async fn a_byte_that_is_no_text_keeps_nobody_from_being_seen() -> Outcome {
 }
 
 /// Metadata that the API server keeps and Kubernetes' own types can't be read from: the place stands for fields nested deeper than a reader goes.
-fn metadata(name: &str, annotations: &Value, is_deep: bool) -> Value {
+fn metadata(api_version: &str, name: &str, annotations: &Value, is_deep: bool) -> Value {
     let (fields, time) = if is_deep {
         (PLACE, "2026-01-01T00:00:00Z")
     } else {
         ("f:a", "9999-12-31T23:59:59Z")
     };
-    json!({ "name": name, "annotations": annotations, "managedFields": [{
-        "manager": "m", "operation": "Update", "apiVersion": "v1", "time": time, "fieldsType": "FieldsV1", "fieldsV1": { (fields): {} },
-    }] })
+    json!({ "name": name, "annotations": annotations, "managedFields": managed(&api_version.into(), time, &json!({ (fields): {} })) })
 }
 
 fn with_deep_fields(object: &Value) -> Vec<u8> {
@@ -109,10 +112,10 @@ async fn metadata_that_no_type_can_be_read_from_is_as_good_as_any() -> Outcome {
     large["resources"] = json!({ "limits": { "nvidia.com/gpu": "9" } });
     let template = json!({ "metadata": { "annotations": queue }, "spec": { "restartPolicy": "Never", "containers": [container] } });
     let kinds = [("deep", true), ("late", false)];
-    let pod = |name: &str, annotations: &Value, is_deep: bool, container: &Value| json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata(name, annotations, is_deep), "spec": { "containers": [container] } });
+    let pod = |name: &str, annotations: &Value, is_deep: bool, container: &Value| json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata("v1", name, annotations, is_deep), "spec": { "containers": [container] } });
     let post = async |path: &str, object: Value| -> Outcome {
         let stored = tenant.post(path, with_deep_fields(&object)).await?;
-        let is_kept = serde_json::from_slice::<Pod>(&stored).is_err();
+        let is_kept = serde_json::from_slice::<PartialObjectMeta>(&stored).is_err();
         assert!(
             is_kept,
             "the API server keeps what it was sent, or this tries nothing: {object}"
@@ -144,7 +147,7 @@ async fn metadata_that_no_type_can_be_read_from_is_as_good_as_any() -> Outcome {
         post(pods, pod(&name, &named, is_deep, &large)).await?;
         attacker.events(&name, "InsufficientScalarQuota").await?;
         let name = format!("job-{suffix}");
-        let job = json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": metadata(&name, &held, is_deep), "spec": { "template": template } });
+        let job = json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": metadata("batch/v1", &name, &held, is_deep), "spec": { "template": template } });
         post(jobs, job).await?;
         attacker.events(&name, "Enqueued").await?;
     }
