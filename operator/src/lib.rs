@@ -10,7 +10,6 @@ pub mod extender;
 pub mod herald;
 pub mod installation;
 pub mod keep;
-mod lean_requests;
 pub mod lease;
 pub mod metrics;
 pub mod mind;

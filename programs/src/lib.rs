@@ -5,6 +5,7 @@ pub mod clock;
 pub mod configuration;
 pub mod diagnostics;
 pub mod flags;
+pub mod lean_requests;
 pub mod logging;
 pub mod ports;
 pub mod readable;

@@ -14,12 +14,11 @@ use engine::devices::cut_excess;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::resource::v1 as resource;
-use kube::api::{GetParams, Request};
 use kube::core::DeserializeGuard;
-use kube::{Api, Client, Resource as _};
+use kube::{Api, Client};
+use programs::lean_requests::get;
 use programs::logging::plain;
 use programs::when_it_has_time;
-use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -57,12 +56,6 @@ impl ApiLookups {
         }
     }
 
-    /// Gets an object of which the fields are read that Cardgate reads, and no others.
-    async fn get_lean<T: DeserializeOwned>(&self, path: String, name: &str) -> Result<T, kube::Error> {
-        let request = Request::new(path).get(name, &GetParams::default());
-        self.client.request(request.map_err(kube::Error::BuildRequest)?).await
-    }
-
     async fn get(&self, lookup: &Lookup) -> Result<Found, kube::Error> {
         let client = self.client.clone();
         Ok(match lookup {
@@ -87,18 +80,19 @@ impl ApiLookups {
                 Found::PodsOf(u64::try_from(count).unwrap_or(0))
             }
             Lookup::Claim { namespace, name } => {
-                let path = resource::ResourceClaim::url_path(&(), Some(namespace));
-                let claim: Option<ResourceClaim> = existing(self.get_lean(path, name).await)?;
+                let claim = get::<resource::ResourceClaim, ResourceClaim>(&client, Some(namespace), name);
+                let claim = existing(claim.await)?;
                 Found::Claim(claim.map(|claim| judged(claim.spec)))
             }
             Lookup::ClaimTemplate { namespace, name } => {
-                let path = resource::ResourceClaimTemplate::url_path(&(), Some(namespace));
-                let template: Option<ResourceClaimTemplate> = existing(self.get_lean(path, name).await)?;
+                let template =
+                    get::<resource::ResourceClaimTemplate, ResourceClaimTemplate>(&client, Some(namespace), name);
+                let template = existing(template.await)?;
                 Found::Claim(template.map(|template| judged(template.spec.spec)))
             }
             Lookup::Class(name) => {
-                let path = resource::DeviceClass::url_path(&(), None);
-                let class: Option<DeviceClass> = existing(self.get_lean(path, name).await)?;
+                let class = get::<resource::DeviceClass, DeviceClass>(&client, None, name);
+                let class = existing(class.await)?;
                 Found::Class(class.map(Arc::new))
             }
         })

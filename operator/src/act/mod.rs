@@ -25,12 +25,11 @@ use k8s_openapi::api::{batch, core};
 use kube::api::{ListParams, Patch};
 use kube::core::Status;
 use kube::{Api, Client, Error};
-use programs::clock;
+use programs::{clock, lean_requests};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::event::Event;
-use crate::lean_requests;
 use crate::lease::Leadership;
 use crate::metrics::{Metrics, Verb, Write};
 use crate::request::{RequestError, is_for_who_asked};
@@ -311,7 +310,7 @@ impl Actor {
 
     /// A pod as it is now.
     async fn pod(&self, pod: &PodRef) -> Result<Pod<Box<str>>, Failure> {
-        let look = lean_requests::get::<core::v1::Pod, _>(&self.client, &pod.namespace, &pod.name);
+        let look = lean_requests::get::<core::v1::Pod, _>(&self.client, Some(&pod.namespace), &pod.name);
         self.in_time(Verb::Get, look).await
     }
 

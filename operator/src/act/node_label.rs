@@ -11,6 +11,7 @@ use crds::keys::NODE_LABEL_SET;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Patch;
 use kube::core::Status;
+use programs::lean_requests;
 use serde_json::json;
 use tokio::task::{self, AbortHandle};
 use tokio::time::sleep;
@@ -18,7 +19,6 @@ use tokio::time::sleep;
 use super::tries::{FIRST_WAIT, LONGEST_WAIT};
 use super::{Actor, Failure};
 use crate::event::Event;
-use crate::lean_requests;
 use crate::metrics::{Verb, Write};
 
 /// How often one write is tried before the mind looks at the node again.

@@ -14,13 +14,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{DeserializeGuard, PartialObjectMeta};
 use kube::{Api, Client, ResourceExt as _};
+use programs::lean_requests;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::event::Occurrence;
 use super::objects::{Left, Plan, Record};
 use super::shown::{Shown, owner_reference};
-use crate::lean_requests;
 use crate::metrics::{Metrics, Verb, Write};
 use crate::request::RequestError;
 

@@ -11,7 +11,7 @@ use kube::{Client, Error, Resource};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-/// Writes an object of a namespace, or none where it is in none. `name` is the object's, or that and a subresource: `p/status`.
+/// Writes an object of a namespace, or one that is in none. `name` is the object's, or that and a subresource: `p/status`.
 pub async fn patch<K: Resource<DynamicType = ()>>(
     client: &Client,
     namespace: Option<&str>,
@@ -35,13 +35,13 @@ pub async fn patch_and_read<K: Resource<DynamicType = ()>, T: DeserializeOwned>(
     client.request(request.map_err(Error::BuildRequest)?).await
 }
 
-/// Gets an object of a namespace, and reads of it what `T` reads.
+/// Gets an object of a namespace, or one that is in none, and reads of it what `T` reads.
 pub async fn get<K: Resource<DynamicType = ()>, T: DeserializeOwned>(
     client: &Client,
-    namespace: &str,
+    namespace: Option<&str>,
     name: &str,
 ) -> kube::Result<T> {
-    let request = requests::<K>(Some(namespace)).get(name, &GetParams::default());
+    let request = requests::<K>(namespace).get(name, &GetParams::default());
     client.request(request.map_err(Error::BuildRequest)?).await
 }
 
