@@ -66,12 +66,39 @@ fn go(world: &mut World, name: &str) {
     world.remove_claim(&format!("{name}-gpu"));
 }
 
-#[test]
-fn what_claims_borrowed_is_given_back_to_claims_the_youngest_first() {
+/// The pod that is evicted for the second queue, which asks for one of the cards.
+#[track_caller]
+fn the_youngest_taken_back() -> World {
     let mut world = borrowed();
     let claimant = claimed(&mut world, "b-0", "b", &exactly(1, Some("A")));
     world.pod(&claimant);
     assert_eq!(victims(&mut world), ["a-3"]);
+    world
+}
+
+/// The same where it asks for the device of `a-1`, and another one is free.
+#[track_caller]
+fn the_second_taken_back_with_another_free() -> World {
+    let mut world = borrowed();
+    world.remove_pod("a-3");
+    world.remove_claim("a-3-gpu");
+    let claimant = claimed(&mut world, "b-0", "b", &the_second());
+    world.pod(&claimant);
+    assert_eq!(victims(&mut world), ["a-1"]);
+    world
+}
+
+/// A pod comes in the place of one that was evicted, whose queue goes first by now.
+fn goes_first(world: &mut World, name: &str, requests: &Value) {
+    let queue = bare_queue("a").deserved_cards(r#"{"A": 2}"#);
+    world.queue(&queue.set(["spec", "priority"], 9));
+    let replacement = claimed(world, name, "a", requests);
+    world.pod(&replacement);
+}
+
+#[test]
+fn what_claims_borrowed_is_given_back_to_claims_the_youngest_first() {
+    let mut world = the_youngest_taken_back();
     go(&mut world, "a-3");
     assert_eq!(world.admit(), [admitted("b-0", "A")]);
 }
@@ -79,10 +106,7 @@ fn what_claims_borrowed_is_given_back_to_claims_the_youngest_first() {
 /// Kubernetes' controller gives a claim's devices back some time after the claim's pod is gone.
 #[test]
 fn nobody_else_is_evicted_while_the_claim_of_who_was_is_still_there() {
-    let mut world = borrowed();
-    let claimant = claimed(&mut world, "b-0", "b", &exactly(1, Some("A")));
-    world.pod(&claimant);
-    assert_eq!(victims(&mut world), ["a-3"]);
+    let mut world = the_youngest_taken_back();
     let now = world.now;
     world.eviction_ended("a-3", EvictionOutcome::Evicted, now);
     world.remove_pod("a-3");
@@ -107,12 +131,7 @@ fn the_device_that_a_selector_leaves_is_taken_from_whoever_has_it() {
 /// One is free, but not the one: whoever has that is borrowing, and gives it back.
 #[test]
 fn a_device_is_taken_back_though_others_are_free() {
-    let mut world = borrowed();
-    world.remove_pod("a-3");
-    world.remove_claim("a-3-gpu");
-    let claimant = claimed(&mut world, "b-0", "b", &the_second());
-    world.pod(&claimant);
-    assert_eq!(victims(&mut world), ["a-1"]);
+    let mut world = the_second_taken_back_with_another_free();
     go(&mut world, "a-1");
     assert_eq!(world.admit(), [admitted("b-0", "A")]);
 }
@@ -120,20 +139,8 @@ fn a_device_is_taken_back_though_others_are_free() {
 /// Of the card there is one free, which whoever comes back does not want: it would have been evicted again and again.
 #[test]
 fn a_device_is_kept_for_whom_it_is_taken_back_though_others_are_free() {
-    let mut world = borrowed();
-    world.remove_pod("a-3");
-    world.remove_claim("a-3-gpu");
-    let claimant = claimed(&mut world, "b-0", "b", &the_second());
-    world.pod(&claimant);
-    assert_eq!(victims(&mut world), ["a-1"]);
-    // Its queue goes first.
-    world.queue(
-        &bare_queue("a")
-            .deserved_cards(r#"{"A": 2}"#)
-            .set(["spec", "priority"], 9),
-    );
-    let replacement = claimed(&mut world, "a-4", "a", &the_second());
-    world.pod(&replacement);
+    let mut world = the_second_taken_back_with_another_free();
+    goes_first(&mut world, "a-4", &the_second());
     go(&mut world, "a-1");
     assert_eq!(world.admit(), [admitted("b-0", "A")]);
 }
@@ -141,17 +148,8 @@ fn a_device_is_kept_for_whom_it_is_taken_back_though_others_are_free() {
 /// The pod is gone, and its claim is still there: by then nobody leaves, and what was set aside went to whoever came first.
 #[test]
 fn a_device_is_kept_until_the_claim_of_whom_it_was_taken_back_from_is_gone_too() {
-    let mut world = borrowed();
-    let claimant = claimed(&mut world, "b-0", "b", &exactly(1, Some("A")));
-    world.pod(&claimant);
-    assert_eq!(victims(&mut world), ["a-3"]);
-    world.queue(
-        &bare_queue("a")
-            .deserved_cards(r#"{"A": 2}"#)
-            .set(["spec", "priority"], 9),
-    );
-    let replacement = claimed(&mut world, "a-4", "a", &exactly(1, Some("A")));
-    world.pod(&replacement);
+    let mut world = the_youngest_taken_back();
+    goes_first(&mut world, "a-4", &exactly(1, Some("A")));
     let now = world.now;
     world.eviction_ended("a-3", EvictionOutcome::Evicted, now);
     world.remove_pod("a-3");
