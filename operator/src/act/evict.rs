@@ -70,19 +70,22 @@ impl Actor {
         });
     }
 
-    /// Evicts a pod that is to end at once. One that was asked for without an answer, and is gone when that is asked again, was evicted.
+    /// Evicts a pod that is to end at once. One that may have been evicted without a word of it, and is gone when that is asked again, was.
     async fn evict_until_answered(&self, pod: &PodRef) -> Result<(), Failure> {
-        let mut answer = self.evict(pod, How::Briefly).await;
-        let mut pauses = PAUSES.iter();
-        while let Err(Failure::Other(_)) = &answer {
-            let Some(pause) = pauses.next() else { break };
-            sleep(*pause).await;
-            answer = match self.evict(pod, How::Briefly).await {
-                Err(failure) if failure.is_gone() => return Ok(()),
-                again => again,
-            };
+        let mut may_be_done = false;
+        for pause in PAUSES {
+            match self.evict(pod, How::Briefly).await {
+                Err(failure) if failure.is_gone() && may_be_done => return Ok(()),
+                Err(failure) if failure.may_be_done() => may_be_done = true,
+                Err(failure) if failure.is_passing() => {}
+                answer => return answer,
+            }
+            sleep(pause).await;
         }
-        answer
+        match self.evict(pod, How::Briefly).await {
+            Err(failure) if failure.is_gone() && may_be_done => Ok(()),
+            answer => answer,
+        }
     }
 
     /// Tells the mind that a pod is on its way out, or gone.

@@ -112,6 +112,11 @@ impl Failure {
         matches!(status.code, TOO_MANY_REQUESTS | 502..=504) && !is_forbidden
     }
 
+    /// Whether it may have been done nevertheless: nobody answered, or who did lost sight of it.
+    fn may_be_done(&self) -> bool {
+        matches!(self, Self::Other(_)) || matches!(self, Self::Api(status) if status.code >= 500)
+    }
+
     /// Whether the object is gone, or is another one by now.
     fn is_gone(&self) -> bool {
         matches!(self, Self::Api(status) if matches!(status.code, 404 | 409))

@@ -240,23 +240,47 @@ async fn only_who_is_sent_back_has_to_end_at_once() {
 /// That it is evicted would be told by nobody: once it is gone, nothing can be found out.
 #[tokio::test(start_paused = true)]
 async fn who_is_gone_after_an_eviction_without_an_answer_was_sent_back() {
+    let tries: [&[Option<u16>]; 4] = [
+        &[None, Some(404)],
+        &[Some(500), Some(404)],
+        &[Some(504), Some(429), Some(404)],
+        &[None, Some(503), None, Some(404)],
+    ];
+    for answers in tries {
+        let (event, asked) = send_back(answers).await;
+        assert!(matches!(&event, Some(Event::SentBack(..))), "{answers:?}: {event:?}");
+        assert_eq!(asked, answers.len(), "{answers:?}");
+    }
+    // Whom somebody else has taken.
+    for answers in [&[Some(404)][..], &[Some(429), Some(404)]] {
+        let (event, asked) = send_back(answers).await;
+        assert!(matches!(&event, Some(Event::FoundOut(..))), "{answers:?}: {event:?}");
+        assert_eq!(asked, answers.len(), "{answers:?}");
+    }
+    // Several budgets: an answer, though it is told as an error of the API server.
+    let (event, _) = send_back(&[Some(500); 4]).await;
+    assert!(matches!(&event, Some(Event::NotSentBack(..))), "{event:?}");
+}
+
+/// What the mind is told of a pod that is sent back where the API server answers like this, one after the other, and how often it was asked; none
+/// where it does not answer.
+async fn send_back(answers: &[Option<u16>]) -> (Option<Event>, usize) {
+    let answers = answers.to_vec();
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
     let server = tower::service_fn(move |_: http::Request<kube::client::Body>| {
-        let is_first = counted.fetch_add(1, Ordering::Relaxed) == 0;
+        let code = answers[counted.fetch_add(1, Ordering::Relaxed)];
         async move {
-            if is_first {
+            let Some(code) = code else {
                 return Err(std::io::Error::other("no answer"));
-            }
+            };
             let answer =
-                json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404});
+                json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code});
             let body = kube::client::Body::from(answer.to_string().into_bytes());
-            Ok(http::Response::builder().status(404).body(body).unwrap())
+            Ok(http::Response::builder().status(code).body(body).unwrap())
         }
     });
     let (actor, mut heard) = actor(kube::Client::new(server, "default"));
     actor.send_back(pod(), Happening::ReservationTimeout, "it is evicted".to_owned());
-    let event = heard.recv().await;
-    assert!(matches!(&event, Some(Event::SentBack(..))), "{event:?}");
-    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    (heard.recv().await, asked.load(Ordering::Relaxed))
 }
