@@ -116,6 +116,9 @@ impl Cluster {
     }
 
     fn slices_changed(&mut self, change: SliceChange, now: Timestamp) {
+        if !change.pools.is_empty() {
+            self.prospects += 1;
+        }
         if !change.models.is_empty() {
             // How many there are may be as before, and what they say of themselves not.
             let nodes = change.nodes.iter().filter_map(|node| self.nodes.id(node));
@@ -218,6 +221,7 @@ impl Cluster {
 
     /// What claims come to may be something else: classes are others than before.
     fn classes_changed(&mut self) {
+        self.prospects += 1;
         self.renew_provided();
         let pods: Vec<_> = self.claimed.pods.keys().map(Arc::clone).collect();
         self.see_again(pods);

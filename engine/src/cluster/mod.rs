@@ -201,7 +201,7 @@ pub struct Cluster {
     version: u64,
     /// Rises with whatever else than queues and workloads decisions depend on.
     stirred: u64,
-    /// How often nodes, queues or the configuration have said something else.
+    /// How often nodes, devices, queues or the configuration have said something else.
     prospects: u64,
     lists: Lists,
     changes: Changes,
@@ -363,7 +363,7 @@ impl Cluster {
         self.version += 1;
     }
 
-    /// Rises with whatever may change what could be had if others held nothing: what nodes, queues and the configuration say.
+    /// Rises with whatever may change what could be had if others held nothing: what nodes, devices, queues and the configuration say.
     pub(crate) fn prospects(&self) -> u64 {
         self.prospects
     }
