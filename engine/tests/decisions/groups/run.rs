@@ -345,7 +345,8 @@ impl Run {
         let Some(truth) = self.pods.get(uid).cloned() else {
             return;
         };
-        let runs = !truth.gated && !truth.succeeded;
+        // One that is seen first on its way out begins nothing.
+        let runs = !truth.gated && !truth.succeeded && truth.deleted.is_none();
         match truth.owner {
             Owner::Group(group) if runs => {
                 if let Some(shown) = self.groups.get_mut(&group) {
