@@ -348,12 +348,10 @@ impl<'a> WithoutSome<'a> {
         })
     }
 
-    /// Whether a node could take the pod, were its cards free.
+    /// Whether a node's cards could take the pod, were they free.
     pub(super) fn could_take(&self, id: NodeId) -> bool {
         let query = self.query.borrow();
-        let cards = self.cards(id).filter(|cards| query.mismatch(cards).is_none());
-        let has_quota = |asked: &Vec<i64>| cross_quota::has_quota(self.cluster, asked, id);
-        cards.is_some() && query.quotas.as_ref().is_none_or(has_quota)
+        self.cards(id).is_some_and(|cards| query.mismatch(cards).is_none())
     }
 
     /// Whether its cards have room without these pods. What the node has for itself counts too, of what all nodes share: there are as many

@@ -64,6 +64,18 @@ fn what_others_have_of_the_quota_of_a_gpu_node_is_given_back_too() {
     assert_eq!(world.admit_names(), ["p"]);
 }
 
+/// A GPU node that shares its cards, and has too little quota, hid it again.
+#[test]
+fn what_others_have_of_the_quota_of_a_node_with_shared_cards_is_given_back_too() {
+    let mut world = borrowed(4);
+    world.node(&gpu_node("g1").mgpu(1, 8000, "fixed-share").offers("cpu", "8"));
+    world.remove_pod("b-cpu");
+    world.pod(&bare_pod("keeps").queue("a").requests("cpu", "4").on("c1"));
+    world.pod(&of_b("b-on-gpu-node").requests("cpu", "2").on("g1"));
+    world.pod(&cpu("p", "4").queue("a").share(40, 3000));
+    assert_eq!(evicted(&mut world), ["b-on-gpu-node"]);
+}
+
 /// By a pod that asks for next to nothing, a tenant would have evicted for what his queue deserves nothing of.
 #[test]
 fn for_who_asks_for_none_of_it_nobody_gives_back_what_is_above_a_quota() {
