@@ -22,17 +22,66 @@ pub struct SetAside {
     pub(crate) shape: Arc<Shape>,
     /// Of its queue and those above.
     pub(super) charge: Charge,
-    /// Of the node that it is expected on, by name: nodes may go meanwhile.
-    pub(super) room: Option<(Arc<str>, Amounts)>,
+    /// Of the node that it is expected on.
+    pub(super) room: Option<RoomAside>,
+    /// Whether others were evicted for it: these would have gone in vain, were anything of it taken meanwhile.
+    pub(super) is_by_eviction: bool,
+}
+
+/// What is set aside of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RoomAside {
+    /// By name: nodes may go meanwhile.
+    pub(super) node: Arc<str>,
+    /// What the pod requests.
+    request: Arc<Amounts>,
+    /// What others have to leave to it: of shares of cards all that there are, as it may be free on one card alone.
+    kept: Amounts,
+}
+
+impl RoomAside {
+    /// What counts as taken for who was `judged_beside` the pod, and for everybody else.
+    pub(super) fn held(&self, judged_beside: bool) -> &Amounts {
+        if judged_beside { &self.request } else { &self.kept }
+    }
+}
+
+/// What is set aside for all pods of a queue: of levels, and of nodes by name.
+struct SumsAside<'a> {
+    charged: Totals,
+    on_nodes: BTreeMap<&'a str, Totals>,
+}
+
+impl<'a> SumsAside<'a> {
+    fn of(asides: &'a [SetAside]) -> Self {
+        let (mut charged, mut on_nodes) = (Totals::default(), BTreeMap::<&str, Totals>::new());
+        for aside in asides {
+            charged.add_all(&aside.charge.amounts);
+            if let Some(room) = &aside.room {
+                on_nodes.entry(&room.node).or_default().add_all(&room.kept);
+            }
+        }
+        Self { charged, on_nodes }
+    }
 }
 
 /// The pods on their way out that each queue waits for.
 pub(crate) type Awaited = BTreeMap<QueueId, Vec<PodId>>;
 
 impl SetAside {
+    /// The pod, by uid.
+    pub(super) fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// The node that it is expected on.
+    pub(super) fn node(&self) -> Option<&Arc<str>> {
+        self.room.as_ref().map(|room| &room.node)
+    }
+
     /// The dimensions of it.
     pub(super) fn dimensions(&self) -> impl Iterator<Item = Dimension> + '_ {
-        let of_room = self.room.iter().flat_map(|(_, request)| request.iter());
+        let of_room = self.room.iter().flat_map(|room| room.request.iter());
         self.charge
             .amounts
             .iter()
@@ -44,7 +93,12 @@ impl SetAside {
 impl Cluster {
     /// What a pod that is assumed to be let in would have, to be set aside for it: what it is charged, and on its node what it
     /// requests, of these dimensions all that the node has.
-    pub(crate) fn to_set_aside(&self, id: PodId, whole: impl Fn(Dimension) -> bool) -> Option<SetAside> {
+    pub(crate) fn to_set_aside(
+        &self,
+        id: PodId,
+        whole: impl Fn(Dimension) -> bool,
+        is_by_eviction: bool,
+    ) -> Option<SetAside> {
         let pod = self.pod(id)?;
         let on_node = |node| {
             let node = self.node(node);
@@ -57,46 +111,64 @@ impl Cluster {
                 }
             };
             let request = pod.request().iter();
-            let request = request.map(|(dimension, asked)| (dimension, amount(dimension, asked)));
-            Some((Arc::clone(&node.name), request.collect()))
+            let kept = request.map(|(dimension, asked)| (dimension, amount(dimension, asked)));
+            Some(RoomAside {
+                node: Arc::clone(&node.name),
+                request: Arc::clone(pod.request()),
+                kept: kept.collect(),
+            })
         };
         Some(SetAside {
             uid: Arc::clone(&pod.uid),
             shape: Arc::clone(&pod.waits.as_ref()?.shape),
             charge: pod.charge.clone()?,
             room: pod.room.and_then(on_node),
+            is_by_eviction,
         })
     }
 
-    /// Of the CPU and the memory that are set aside for pods of a queue, what nobody need leave to them: their nodes and all levels have enough for
-    /// these as things are. Not where a level says what it deserves of it, or a GPU node how much of it pods without GPU may have: there others
-    /// would have used that up by the time that the rest is free, and the eviction would be in vain.
-    pub(crate) fn plenty_for(&self, queue: QueueId, asides: &[SetAside]) -> Vec<Dimension> {
-        let dimensions = [ResourceId::CPU, ResourceId::MEMORY].map(Dimension::Resource);
-        let (mut charged, mut on_nodes) = (Totals::default(), BTreeMap::<&str, Totals>::new());
-        for aside in asides {
-            charged.add_all(&aside.charge.amounts);
-            if let Some((node, request)) = &aside.room {
-                on_nodes.entry(node).or_default().add_all(request);
+    /// The dimensions that others have to leave to pods of a queue for which this is set aside, with the highest priority of those: what these lack
+    /// as things are. For whom others were evicted it is all that they are charged, or those would have gone in vain, as others would have used
+    /// up by then what the queue deserves; but for CPU and memory of which there is enough.
+    pub(crate) fn claim_of(&self, queue: QueueId, asides: &[SetAside]) -> BTreeMap<Dimension, i32> {
+        let sums = SumsAside::of(asides);
+        let charged = sums.charged.iter().map(|(dimension, _)| dimension);
+        let shared_out = charged.filter(|dimension| self.is_shared_out(queue, *dimension));
+        let claims = shared_out.filter_map(|dimension| {
+            let is_enough = self.has_enough_for(queue, dimension, &sums);
+            if is_enough && self.may_be_left(queue, dimension, asides) {
+                return None;
             }
-        }
-        let is_under_cross_quota = asides.iter().any(|aside| aside.shape.cross_quota.is_some());
-        let is_enough = |dimension: &Dimension| {
-            let asked = i64::try_from(charged.get(*dimension)).unwrap_or(i64::MAX);
-            let is_deserved = |level| self.deserved_by_spec(level, *dimension).is_some();
-            let lacks = |(name, asked): (&&str, &Totals)| {
-                let node = self.nodes.id(name).map(|id| self.node(id));
-                let offer = node.and_then(|node| Some((node, node.offer()?)));
-                offer.is_none_or(|(node, offer)| {
-                    node.used.get(*dimension) + asked.get(*dimension) > i128::from(offer.amount(*dimension))
-                })
-            };
-            !self.ancestry(queue).any(is_deserved)
-                && self.room(queue, *dimension, asked).is_ok()
-                && !on_nodes.iter().any(lacks)
+            let claiming = asides.iter().filter(|aside| !is_enough || aside.is_by_eviction);
+            let claiming = claiming.filter(|aside| aside.charge.amounts.get(dimension) > 0);
+            let highest = claiming.map(|aside| aside.shape.priority).max()?;
+            Some((dimension, highest))
+        });
+        claims.collect()
+    }
+
+    /// Whether a queue and all above it have enough of a dimension for what is set aside, as things are, and so have the nodes.
+    fn has_enough_for(&self, queue: QueueId, dimension: Dimension, sums: &SumsAside<'_>) -> bool {
+        let asked = i64::try_from(sums.charged.get(dimension)).unwrap_or(i64::MAX);
+        let lacks = |(name, asked): (&&str, &Totals)| {
+            let node = self.nodes.id(name).map(|id| self.node(id));
+            let offer = node.and_then(|node| Some((node, node.offer()?)));
+            offer.is_none_or(|(node, offer)| {
+                node.used.get(dimension) + asked.get(dimension) > i128::from(offer.amount(dimension))
+            })
         };
-        let in_plenty = dimensions.into_iter().filter(is_enough);
-        in_plenty.filter(|_| !is_under_cross_quota).collect()
+        self.room(queue, dimension, asked).is_ok() && !sums.on_nodes.iter().any(lacks)
+    }
+
+    /// Whether of a dimension that there is enough of nobody need leave anything to whom others were evicted for: of CPU and memory, where no
+    /// level says what it deserves of these, and no GPU node how much of them pods without GPU may have.
+    fn may_be_left(&self, queue: QueueId, dimension: Dimension, asides: &[SetAside]) -> bool {
+        let is_deserved = |level| self.deserved_by_spec(level, dimension).is_some();
+        [ResourceId::CPU, ResourceId::MEMORY]
+            .map(Dimension::Resource)
+            .contains(&dimension)
+            && !self.ancestry(queue).any(is_deserved)
+            && !asides.iter().any(|aside| aside.shape.cross_quota.is_some())
     }
 
     /// What is set aside for pods that still wait, but for what a look at one queue has set aside.
@@ -135,10 +207,11 @@ impl Cluster {
         self.reclaims.asides().any(|aside| aside.shape.group == Some(group))
     }
 
-    /// Whether something is set aside for this pod.
-    pub(crate) fn sets_aside_for_pod(&self, id: PodId) -> bool {
+    /// Whether something is set aside for this pod that others were evicted for.
+    pub(crate) fn was_evicted_for(&self, id: PodId) -> bool {
         let uid = self.pod(id).map(|pod| &pod.uid);
-        self.reclaims.asides().any(|aside| Some(&aside.uid) == uid)
+        let mut asides = self.reclaims.asides();
+        asides.any(|aside| aside.is_by_eviction && Some(&aside.uid) == uid)
     }
 
     /// Whether a pod still waits that something is set aside for, and asks for what it did.
@@ -155,8 +228,8 @@ impl Cluster {
         if !asides.is_empty() {
             self.top.rose();
         }
-        for (node, _) in asides.iter().filter_map(|aside| aside.room.as_ref()) {
-            if let Some(node) = self.nodes.id(node) {
+        for room in asides.iter().filter_map(|aside| aside.room.as_ref()) {
+            if let Some(node) = self.nodes.id(&room.node) {
                 self.node_changes.note(node);
             }
         }

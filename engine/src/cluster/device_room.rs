@@ -1,10 +1,11 @@
 //! Whether the devices of a node suffice for what a pod claims, beside what was let in there and has not been given its devices yet
 //! (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Cluster;
+use super::aside::SetAside;
 use super::claiming::{Claiming, provided_claim};
 use super::node::{Node, Supply};
 use super::pod::Pod;
@@ -15,6 +16,21 @@ use crate::ids::PodId;
 use crate::names::ResourceId;
 use crate::steps::Steps;
 use crate::task::Task;
+
+/// The devices that are set aside at the moment for pods that others are evicted for.
+#[derive(Debug, Default)]
+pub(super) struct DevicesAside {
+    /// The pods, by the node that they are expected on.
+    pods: HashMap<Arc<str>, Vec<PodId>>,
+    /// Who is on its way out for them.
+    leaving: Vec<PodId>,
+}
+
+impl DevicesAside {
+    fn pods_on(&self, node: &str) -> impl Iterator<Item = PodId> + '_ {
+        self.pods.get(node).into_iter().flatten().copied()
+    }
+}
 
 impl Cluster {
     /// Whether a pod has what it requests by resources that classes provide: the scheduler allocates it before it binds the pod.
@@ -108,17 +124,62 @@ impl Cluster {
         if self.claimed.away.is_some() {
             freed.extend(self.claims_about_to_end(node, without));
         }
-        let of_all = |others: &[&Pod]| {
+        let asked = by_these(asked, cards.as_ref());
+        let suffice =
+            |freed: &HashSet<ClaimKey>, others: Vec<&Pod>| self.suffice_beside(node, others, &asked, freed, steps);
+        if !suffice(&freed, others.clone()) {
+            return false;
+        }
+        // And so that those get theirs, once others are gone, for which these are evicted.
+        let aside = self.claimed.aside.pods_on(&node.name);
+        let aside: Vec<_> = aside.filter(|id| !without.contains(id)).collect();
+        if aside.is_empty() {
+            return true;
+        }
+        others.extend(aside.into_iter().filter_map(|id| self.pod(id)));
+        freed.extend(self.claims_about_to_end(node, &self.claimed.aside.leaving));
+        suffice(&freed, others)
+    }
+
+    /// Whether the devices of a node suffice for what is asked for beside others.
+    fn suffice_beside<'d>(
+        &'d self,
+        node: &Node,
+        mut others: Vec<&'d Pod>,
+        asked: &(Vec<&'d ClaimDemand>, Meant<'d>),
+        freed: &HashSet<ClaimKey>,
+        steps: &Steps,
+    ) -> bool {
+        let of_all = |others: &[&'d Pod]| {
             let others = others.iter().map(|pod| self.expected(pod));
-            self.suffice(node, others.chain([by_these(asked, cards.as_ref())]), &freed, steps)
+            self.suffice(node, others.chain([asked.clone()]), freed, steps)
         };
         if of_all(&others) {
             return true;
         }
         // Whoever can't be given its devices there, whoever else comes, goes elsewhere or nowhere: its claims may have been made anew.
         let before = others.len();
-        others.retain(|pod| self.suffice(node, [self.expected(pod)].into_iter(), &freed, steps));
+        others.retain(|pod| self.suffice(node, [self.expected(pod)].into_iter(), freed, steps));
         others.len() < before && of_all(&others) && !steps.are_spent()
+    }
+
+    /// Of these pods, what is set aside of nodes counts as taken of their devices too, once those that are `leaving` have given back theirs.
+    pub(super) fn hold_devices<'a>(&mut self, asides: impl Iterator<Item = &'a SetAside>, leaving: Vec<PodId>) {
+        let mut held = DevicesAside {
+            leaving,
+            ..DevicesAside::default()
+        };
+        for aside in asides.filter(|aside| demand(&aside.shape.task).is_some()) {
+            if let (Some(node), Some(id)) = (aside.node(), self.pod_with_uid(aside.uid())) {
+                held.pods.entry(Arc::clone(node)).or_default().push(id);
+            }
+        }
+        self.claimed.aside = held;
+    }
+
+    /// No devices are set aside for anybody any more.
+    pub(super) fn release_devices(&mut self) {
+        self.claimed.aside = DevicesAside::default();
     }
 
     /// From here on pods that are taken out count as having given their devices back, until [`Self::end_looking_ahead`].
@@ -144,7 +205,8 @@ impl Cluster {
     }
 
     /// The claims with devices of a node that only pods name which are counted as gone, or which nobody names any more: Kubernetes'
-    /// controller ends those after their pod.
+    /// controller ends those after their pod. Not those that are reserved for nobody, though they are allocated: nobody ends these
+    /// (docs/security.md, **What is not protected**).
     fn claims_about_to_end(&self, node: &Node, without: &[PodId]) -> Vec<ClaimKey> {
         let is_away = |uid: &Arc<str>| {
             let id = self.pod_with_uid(uid);
@@ -153,7 +215,10 @@ impl Cluster {
         };
         let room = self.claimed.devices.room_of(&node.name);
         let holders = room.into_iter().flat_map(Room::holders);
-        let ends = holders.filter(|key| self.claimed.users.get(*key).into_iter().flatten().all(is_away));
+        let ends = holders.filter(|key| match self.claimed.users.get(*key) {
+            Some(users) => users.iter().all(is_away),
+            None => self.claimed.devices.is_reserved(key),
+        });
         ends.cloned().collect()
     }
 

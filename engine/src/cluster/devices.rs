@@ -12,6 +12,7 @@ use jiff::Timestamp;
 
 use super::claimed_cards::OfClasses;
 use super::claiming::{Claiming, claims_excess, named_by, provided_claim};
+use super::device_room::DevicesAside;
 use super::evaluating::Turns;
 use super::gates::Gates;
 use super::outgrown::Outgrown;
@@ -54,6 +55,8 @@ pub(super) struct ClaimedDevices {
     pub(super) to_label: BTreeSet<NodeId>,
     /// Pods that were let in for less than their claims come to.
     pub(super) outgrown: Outgrown,
+    /// What is set aside of them for whoever others are evicted for, while others are judged.
+    pub(super) aside: DevicesAside,
     /// While it is looked at what could be taken back: the pods that are counted as gone.
     pub(super) away: Option<BTreeSet<PodId>>,
 }

@@ -153,9 +153,7 @@ fn look_at(
     let before = cluster.before_look(in_sets);
     // What others were evicted for goes to nobody else: whoever comes next needs more.
     let aside = cluster.set_aside(Some(queue));
-    for aside in &aside {
-        cluster.count_aside(aside, 1);
-    }
+    cluster.take_asides(&aside);
     let claimed = cluster.lift_claim(queue);
     let leaving = cluster.leaving(now);
     cluster.look_ahead();
@@ -167,7 +165,7 @@ fn look_at(
         is_leaving: !leaving.is_empty(),
         taken: Vec::new(),
         assumed: Vec::new(),
-        claim: BTreeMap::new(),
+        evicted_for: BTreeSet::new(),
         groups: BTreeSet::new(),
         evictions: Vec::new(),
         pools: Pools::default(),
@@ -195,14 +193,17 @@ fn look_at(
         }
     }
     let assumed = look.assumed.iter();
-    let asides =
-        assumed.filter_map(|assumed| cluster.to_set_aside(assumed.pod, |dimension| is_share(cluster, dimension)));
+    let is_share = |dimension| is_share(cluster, dimension);
+    let asides = assumed.filter_map(|assumed| {
+        let is_by_eviction = look.evicted_for.contains(&assumed.pod);
+        cluster.to_set_aside(assumed.pod, is_share, is_by_eviction)
+    });
     let leaving_or_taken = leaving.iter().chain(&look.taken);
     let awaited = leaving_or_taken.filter_map(|id| Some(Arc::clone(&cluster.pod(*id)?.uid)));
     let by_others = cluster.awaited_by_others(queue);
     let awaited = awaited.filter(|uid| !by_others.contains(uid));
     let mut expected = Expected {
-        claim: std::mem::take(&mut look.claim),
+        claim: BTreeMap::new(),
         groups: std::mem::take(&mut look.groups),
         asides: asides.collect(),
         awaited: awaited.collect(),
@@ -210,14 +211,9 @@ fn look_at(
     look.forget_assumptions(cluster, 0);
     cluster.put_back(&look.taken);
     cluster.put_back(&leaving);
-    // What there is enough of as it is stands in nobody's way.
-    for dimension in cluster.plenty_for(queue, &expected.asides) {
-        expected.claim.remove(&dimension);
-    }
+    expected.claim = cluster.claim_of(queue, &expected.asides);
     cluster.end_looking_ahead();
-    for aside in &aside {
-        cluster.count_aside(aside, -1);
-    }
+    cluster.free_asides(&aside);
     cluster.claim_again(queue, claimed);
     if !look.taken.is_empty() {
         cluster.begin_evictions(queue, &look.taken, now);
@@ -242,7 +238,8 @@ struct Look {
     taken: Vec<PodId>,
     /// Pods that get in by that, counted as there.
     assumed: Vec<Assumed>,
-    claim: BTreeMap<Dimension, i32>,
+    /// The pods that others are evicted for, or were, with all of their gang.
+    evicted_for: BTreeSet<PodId>,
     /// The groups of which pods get in together.
     groups: BTreeSet<WorkloadId>,
     evictions: Vec<Eviction>,
@@ -258,8 +255,11 @@ impl Look {
         if let Ok(grant) = verdict::judge(cluster, shape, None, &self.effort) {
             // A gang whose first pods have room waits for its others. Whoever others went for keeps what came free until it is let in: its turn may
             // come later, or the claim of one of those that went still be there.
-            let waits_for_others = shape.group.is_some() || cluster.sets_aside_for_pod(id);
-            let something_gives_way = self.is_leaving || !self.taken.is_empty() || waits_for_others;
+            let others_went = cluster.was_evicted_for(id);
+            if others_went {
+                self.evicted_for.insert(id);
+            }
+            let something_gives_way = self.is_leaving || !self.taken.is_empty() || shape.group.is_some() || others_went;
             return something_gives_way
                 && is_entitled(cluster, shape, id, grant.alternative.as_ref())
                 && self.assume(cluster, id, grant);
@@ -284,6 +284,7 @@ impl Look {
         };
         self.taken.extend(victims);
         self.evictions.push(eviction);
+        self.evicted_for.insert(id);
         self.assume(cluster, id, grant)
     }
 
@@ -322,7 +323,6 @@ impl Look {
     /// there are is given up here as in its own turn.
     fn make_room_for_all(&mut self, cluster: &mut Cluster, id: WorkloadId, pods: &[InLine]) {
         let (taken, assumed, evictions) = (self.taken.len(), self.assumed.len(), self.evictions.len());
-        let claim = self.claim.clone();
         let is_made = |look: &mut Self, cluster: &mut Cluster| {
             pods.iter()
                 .all(|(pod, shape)| look.make_room(cluster, shape, *pod) && !look.effort.is_spent())
@@ -339,6 +339,9 @@ impl Look {
                 first.victims.extend(together.flat_map(|eviction| eviction.victims));
                 self.evictions.push(first);
             }
+            if pods.iter().any(|(pod, _)| self.evicted_for.contains(pod)) {
+                self.evicted_for.extend(pods.iter().map(|(pod, _)| *pod));
+            }
             self.groups.insert(id);
             return;
         }
@@ -348,7 +351,9 @@ impl Look {
         // What was found out about its pods may rest on what was assumed.
         self.pools.turn_back(self.stands_at(), &self.taken);
         self.evictions.truncate(evictions);
-        self.claim = claim;
+        for (pod, _) in pods {
+            self.evicted_for.remove(pod);
+        }
     }
 
     /// How many are taken back and let in by now.
@@ -390,16 +395,6 @@ impl Look {
     }
 
     fn assume(&mut self, cluster: &mut Cluster, id: PodId, grant: Grant) -> bool {
-        let priority = cluster.pod(id).map_or(0, |pod| pod.priority);
-        let queue = cluster.pod(id).and_then(|pod| pod.queue);
-        let matters = |dimension| queue.is_some_and(|queue| cluster.is_shared_out(queue, dimension));
-        for (dimension, _) in asked(cluster, id, grant.alternative.as_ref()) {
-            if !matters(dimension) {
-                continue;
-            }
-            let highest = self.claim.entry(dimension).or_insert(priority);
-            *highest = priority.max(*highest);
-        }
         let assumed = cluster.assume_admitted(id, grant.alternative, grant.node, grant.gpus);
         let is_there = assumed.is_some();
         self.assumed.extend(assumed);

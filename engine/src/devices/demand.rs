@@ -66,7 +66,7 @@ impl Hash for DevicesWanted {
 }
 
 /// What a pod's claims are to be met by, beside what they ask for.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Meant<'c> {
     /// Of cards, by these alone.
     pub cards: Option<&'c BTreeSet<&'c str>>,

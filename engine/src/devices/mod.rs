@@ -211,14 +211,16 @@ impl Devices {
 
     /// Takes what a claim says; where that is news, the nodes of which other devices are allocated than before.
     pub fn apply_claim(&mut self, key: &ClaimKey, mut claim: ResourceClaim, epoch: u64) -> Option<BTreeSet<Arc<str>>> {
-        // Nothing that is in there counts.
+        // Nothing that is in there counts, but whether there is anybody.
         claim.metadata = Metadata::default();
+        let is_reserved = !claim.status.reserved_for.is_empty();
         claim.status.reserved_for.clear();
         cut_excess(&mut claim.spec);
         if let Some(known) = self.claims.get_mut(key)
             && *known.claim == claim
         {
             known.seen = epoch;
+            known.is_reserved = is_reserved;
             return None;
         }
         if claim.status.allocation.is_some() {
@@ -234,7 +236,7 @@ impl Devices {
         let claim = Arc::new(claim);
         let before = self
             .claims
-            .insert(key.clone(), KnownClaim::new(Arc::clone(&claim), epoch));
+            .insert(key.clone(), KnownClaim::new(Arc::clone(&claim), epoch, is_reserved));
         let before = before.as_ref().map(|before| &*before.claim);
         Some(self.rooms.allocate(key, before, Some(&claim), &self.inventory))
     }
@@ -254,6 +256,11 @@ impl Devices {
     /// What a claim says.
     pub fn claim(&self, key: &ClaimKey) -> Option<&Arc<ResourceClaim>> {
         self.claims.get(key).map(|known| &known.claim)
+    }
+
+    /// Whether what was allocated to a claim is reserved for anybody.
+    pub fn is_reserved(&self, key: &ClaimKey) -> bool {
+        self.claims.get(key).is_some_and(|known| known.is_reserved)
     }
 
     /// Whether a claim was allocated.

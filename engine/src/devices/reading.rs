@@ -20,6 +20,9 @@ pub(super) struct KnownClaim {
     pub(super) claim: Arc<ResourceClaim>,
     /// The list of all claims in which it was seen last.
     pub(super) seen: u64,
+    /// Whether its devices are reserved for anybody: Kubernetes' controller takes them back from whoever is gone, and with the last of these
+    /// they come free.
+    pub(super) is_reserved: bool,
     given: Option<Found<CardCounts>>,
     asked: Option<Found<ClaimAsked>>,
 }
@@ -41,10 +44,11 @@ pub(super) struct ClaimAsked {
 }
 
 impl KnownClaim {
-    pub(super) fn new(claim: Arc<ResourceClaim>, seen: u64) -> Self {
+    pub(super) fn new(claim: Arc<ResourceClaim>, seen: u64, is_reserved: bool) -> Self {
         Self {
             claim,
             seen,
+            is_reserved,
             given: None,
             asked: None,
         }

@@ -31,11 +31,27 @@ struct HeldLevel {
 }
 
 impl Cluster {
+    /// Counts what is set aside for pods as taken, while it is looked at what could be taken back: until it is [free](Self::free_asides) again.
+    pub(crate) fn take_asides(&mut self, asides: &[SetAside]) {
+        for aside in asides {
+            self.count_aside(aside, 1);
+        }
+        self.hold_devices(asides.iter(), Vec::new());
+    }
+
+    /// Counts it as free again.
+    pub(crate) fn free_asides(&mut self, asides: &[SetAside]) {
+        for aside in asides {
+            self.count_aside(aside, -1);
+        }
+        self.release_devices();
+    }
+
     /// Counts what is set aside for a pod as taken, or as free again (`sign`). As it is not really given back, nobody is woken.
-    pub(crate) fn count_aside(&mut self, aside: &SetAside, sign: i128) {
+    fn count_aside(&mut self, aside: &SetAside, sign: i128) {
         let queue = aside.shape.queue;
         self.without_waking([queue], |cluster| cluster.charge_aside(aside, sign));
-        let Some((node, request)) = self.room_of(aside) else {
+        let Some((node, request)) = self.room_of(aside, false) else {
             return;
         };
         self.nodes[node].books(PEN).set_aside(request, sign);
@@ -43,18 +59,26 @@ impl Cluster {
     }
 
     /// Counts as taken what is free now and will not be once these pods have gone and those have what is set aside for them. What
-    /// is still to come free for a queue is not counted twice.
-    pub(crate) fn hold<'a>(&mut self, asides: impl Iterator<Item = &'a SetAside>, leaving: &Awaited) -> Hold {
+    /// is still to come free for a queue is not counted twice. Who is judged now is of these `queues`: its place was found beside those of the others
+    /// there, which need leave no more to each other than each requests.
+    pub(crate) fn hold<'a>(
+        &mut self,
+        asides: impl Iterator<Item = &'a SetAside>,
+        leaving: &Awaited,
+        queues: &BTreeSet<QueueId>,
+    ) -> Hold {
         let mut by_queue = BTreeMap::<QueueId, Vec<&SetAside>>::new();
         for aside in asides {
             by_queue.entry(aside.shape.queue).or_default().push(aside);
         }
+        let all_leaving = leaving.values().flatten().copied().collect();
+        self.hold_devices(by_queue.values().flatten().copied(), all_leaving);
         let mut hold = Hold::default();
         let mut levels = BTreeMap::new();
         for (queue, asides) in by_queue {
             let leaving = leaving.get(&queue).map_or(&[][..], Vec::as_slice);
             self.hold_of_levels(&mut levels, queue, &asides, leaving);
-            self.hold_of_nodes(&mut hold, &asides, leaving);
+            self.hold_of_nodes(&mut hold, &asides, leaving, queues.contains(&queue));
         }
         let mut levels: Vec<_> = levels.into_iter().collect();
         levels.sort_by_key(|(level, _)| Reverse(level.map_or(0, |queue| self.ancestry(queue).count())));
@@ -84,6 +108,7 @@ impl Cluster {
                 .add_totals(&too_much);
         }
         self.count_hold_of_nodes(hold, -1);
+        self.release_devices();
     }
 
     fn hold_of_levels(
@@ -126,10 +151,10 @@ impl Cluster {
         });
     }
 
-    fn hold_of_nodes(&self, hold: &mut Hold, asides: &[&SetAside], leaving: &[PodId]) {
+    fn hold_of_nodes(&self, hold: &mut Hold, asides: &[&SetAside], leaving: &[PodId], judged_beside: bool) {
         let mut nodes = BTreeMap::<NodeId, [Totals; 2]>::new();
         for aside in asides {
-            let Some((node, request)) = self.room_of(aside) else {
+            let Some((node, request)) = self.room_of(aside, judged_beside) else {
                 continue;
             };
             let [used, without_gpu] = nodes.entry(node).or_default();
@@ -215,9 +240,9 @@ impl Cluster {
         [own, below.allocated.clone(), below.held.clone()]
     }
 
-    fn room_of<'a>(&self, aside: &'a SetAside) -> Option<(NodeId, &'a Amounts)> {
-        let (node, request) = aside.room.as_ref()?;
-        Some((self.nodes.id(node)?, request))
+    fn room_of<'a>(&self, aside: &'a SetAside, judged_beside: bool) -> Option<(NodeId, &'a Amounts)> {
+        let room = aside.room.as_ref()?;
+        Some((self.nodes.id(&room.node)?, room.held(judged_beside)))
     }
 
     /// Changes sums of these queues and those above, which are only tried.

@@ -1,5 +1,7 @@
 //! Whom what is set aside is for, while others are judged.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use crate::cluster::Cluster;
@@ -29,7 +31,7 @@ impl Aside {
         };
         if !aside.asides.is_empty() {
             aside.leaving = cluster.awaited(now);
-            aside.hold = cluster.hold(aside.asides.iter(), &aside.leaving);
+            aside.hold = cluster.hold(aside.asides.iter(), &aside.leaving, &BTreeSet::new());
         }
         aside
     }
@@ -49,10 +51,11 @@ impl Aside {
     }
 
     fn open(&mut self, cluster: &mut Cluster, whose: impl Fn(&Shape) -> bool) {
-        if self.asides.iter().any(|aside| whose(&aside.shape)) {
+        let (own, others): (Vec<_>, Vec<_>) = self.asides.iter().partition(|aside| whose(&aside.shape));
+        if !own.is_empty() {
             cluster.release(&self.hold);
-            let others = self.asides.iter().filter(|aside| !whose(&aside.shape));
-            self.hold = cluster.hold(others, &self.leaving);
+            let queues = own.iter().map(|aside| aside.shape.queue).collect();
+            self.hold = cluster.hold(others.into_iter(), &self.leaving, &queues);
             self.is_open = true;
         }
     }
@@ -62,7 +65,7 @@ impl Aside {
         if std::mem::take(&mut self.is_open) {
             cluster.release(&self.hold);
             self.asides.retain(|aside| cluster.still_waits(aside));
-            self.hold = cluster.hold(self.asides.iter(), &self.leaving);
+            self.hold = cluster.hold(self.asides.iter(), &self.leaving, &BTreeSet::new());
         }
     }
 

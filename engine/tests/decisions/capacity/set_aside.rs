@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::reclaim::{RECLAIM, gone, victims};
 use super::{plain, worker, workers};
-use crate::world::{World, capacity, group, node, pod};
+use crate::world::{START, World, bare_pod, bare_queue, capacity, group, node, pod};
 
 /// A node with 8 cards, of which two queues deserve 4 each, and the first has all; pods of a third one go first.
 fn borrowed() -> World {
@@ -275,4 +275,34 @@ fn who_is_let_in_beside_what_is_set_aside_leaves_no_trace_above_its_queue() {
             "the nodes have five, and three of them are in use: {parent:?}"
         );
     }
+}
+
+/// Its owner has deleted the pod that it waits for, with a year to end: what comes free is CPU of a node, and of cards there are plenty.
+#[test]
+fn who_waits_for_what_comes_free_anyway_keeps_what_is_lacking_alone() {
+    let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100"));
+    world.node(&node("n1").cards("A", 8).offers("cpu", "10"));
+    world.node(&node("n2").cards("A", 8));
+    for name in ["a", "b"] {
+        world.queue(&bare_queue(name).deserved_cards(r#"{"A": 2}"#));
+    }
+    let year = 31_536_000;
+    let leaves = bare_pod("leaves").queue("b").requests("cpu", "8").ungated().on("n1");
+    let leaves = leaves.set(["spec", "terminationGracePeriodSeconds"], year);
+    world.pod(&leaves);
+    let waits = pod("waits").queue("b").asks("A", 1).requests("cpu", "8");
+    world.pod(&waits.pinned_to("n1"));
+    assert_eq!(world.admit_names(), [""; 0]);
+    let end = world.now.as_second() - START + i64::from(year);
+    world.pod(
+        &leaves
+            .deleted(end)
+            .set(["metadata", "deletionGracePeriodSeconds"], year),
+    );
+    for _ in 0..2 {
+        world.wait(60);
+        assert_eq!(world.admit_names(), [""; 0]);
+    }
+    world.pods((0..7).map(|index| pod(&format!("a-{index}")).queue("a").asks("A", 1).created(index)));
+    assert_eq!(let_in(&mut world).len(), 7);
 }

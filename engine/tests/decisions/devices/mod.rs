@@ -60,7 +60,8 @@ fn sharing(pod: Object, claim: &str) -> Object {
 
 pub fn allocated(node: &str, devices: &[&str]) -> Value {
     let result = |device: &&str| json!({"request": "r", "driver": NVIDIA, "pool": node, "device": device});
-    json!({"allocation": {"devices": {"results": devices.iter().map(result).collect::<Value>()}}})
+    let user = json!({"resource": "pods", "name": "user", "uid": "1"});
+    json!({"allocation": {"devices": {"results": devices.iter().map(result).collect::<Value>()}}, "reservedFor": [user]})
 }
 
 /// A node with four `A` by devices, and one with two `B`.

@@ -5,8 +5,9 @@ use engine::decide::Action;
 use jiff::SignedDuration;
 
 use super::*;
-use crate::world::{bare_queue, capacity};
+use crate::world::{bare_pod, bare_queue, capacity};
 
+const IS_GPU: &str = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
 const RECLAIM: &str = "enqueue, allocate, backfill, reclaim";
 
 fn claimed(world: &mut World, name: &str, queue: &str, requests: &Value) -> Object {
@@ -20,8 +21,7 @@ fn borrowed() -> World {
     let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100"));
     world.node(&node("n1"));
     world.slice("n1", NVIDIA, &gpus("A", 4));
-    let is_gpu = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
-    world.class(NVIDIA, is_gpu, Some(GPU));
+    world.class(NVIDIA, IS_GPU, Some(GPU));
     for name in ["a", "b"] {
         world.queue(&bare_queue(name).deserved_cards(r#"{"A": 2}"#));
     }
@@ -179,8 +179,7 @@ fn borrowed_by_sharers(share: impl Fn(i64, Object) -> Object) -> World {
     let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100, enableHierarchy: true"));
     world.node(&node("n1"));
     world.slice("n1", NVIDIA, &gpus("A", 8));
-    let is_gpu = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
-    world.class(NVIDIA, is_gpu, Some(GPU));
+    world.class(NVIDIA, IS_GPU, Some(GPU));
     world.queue(&bare_queue("team").quota(r#"{"A": 4}"#));
     for name in ["a", "b", "c"] {
         world.queue(&bare_queue(name).parent("team").deserved_cards(r#"{"A": 2}"#));
@@ -274,8 +273,7 @@ fn who_shares_is_no_victim_twice() {
         let mut world = World::with(conf);
         world.node(&node("n1"));
         world.slice("n1", NVIDIA, &gpus("A", 8));
-        let is_gpu = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
-        world.class(NVIDIA, is_gpu, Some(GPU));
+        world.class(NVIDIA, IS_GPU, Some(GPU));
         world.queue(
             &queue("a")
                 .capability("cpu", "8")
@@ -315,33 +313,85 @@ fn who_pays_goes_alone_where_a_sharer_is_in_another_queue() {
     assert_eq!(victims(&mut world), ["a-2"]);
 }
 
-/// Who claims devices may be let in where one is set aside for another: beside that, none of them was free before either.
-#[test]
-fn what_is_set_aside_is_in_no_number_of_cards() {
+/// Two nodes with one device each, of which `a` has borrowed the first, and a queue that goes first and can't be made to give anything back.
+fn one_each() -> World {
     let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100"));
     for name in ["n1", "n2"] {
         world.node(&node(name));
         world.slice(name, NVIDIA, &gpus("A", 1));
     }
-    let is_gpu = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
-    world.class(NVIDIA, is_gpu, Some(GPU));
+    world.class(NVIDIA, IS_GPU, Some(GPU));
     world.queue(&bare_queue("a").deserved_cards(r#"{"A": 0}"#));
     world.queue(&bare_queue("b").deserved_cards(r#"{"A": 1}"#));
     world.queue(&bare_queue("c").set(["spec", "priority"], 9));
     let holder = claimed(&mut world, "a-0", "a", &exactly(1, Some("A")));
     world.claim("a-0-gpu", &exactly(1, Some("A")), &allocated("n1", &["gpu-0"]));
     world.pod(&holder.assigned("A").on("n1"));
+    world
+}
+
+/// Quota there is for both, and the other device is no use.
+#[test]
+fn a_device_that_is_set_aside_is_given_to_nobody_else() {
+    let mut world = one_each();
     let claimant = claimed(&mut world, "b-0", "b", &exactly(1, Some("A")));
     world.pod(&claimant.pinned_to("n1"));
     assert_eq!(victims(&mut world), ["a-0"]);
-    go(&mut world, "a-0");
     let other = claimed(&mut world, "c-0", "c", &exactly(1, Some("A")));
     world.pod(&other.pinned_to("n1"));
-    assert_eq!(world.admit(), [admitted("c-0", "A")]);
+    go(&mut world, "a-0");
+    assert_eq!(world.admit(), [admitted("b-0", "A")]);
+    // The device of the other node is free for whoever comes.
+    let elsewhere = claimed(&mut world, "c-1", "c", &exactly(1, Some("A")));
+    world.pod(&elsewhere.pinned_to("n2"));
+    assert_eq!(world.admit(), [admitted("c-1", "A")]);
     let card = world.cluster.names().known_card("A").unwrap();
     let tallies = world.cluster.card(card).unwrap().tallies.values();
     let numbers: Vec<_> = tallies.map(|tally| (tally.total, tally.used, tally.free)).collect();
-    assert_eq!(numbers, [(2, 1, 1)]);
+    assert_eq!(numbers, [(2, 2, 0)]);
+}
+
+/// One is free already, and of the other one it is waited that it is given back: by then the free one would be gone.
+#[test]
+fn a_free_device_is_kept_for_who_waits_for_another_one_beside_it() {
+    let mut world = one_each();
+    world.queue(&bare_queue("b").deserved_cards(r#"{"A": 2}"#));
+    world.slice("n1", NVIDIA, &gpus("A", 2));
+    let claimant = claimed(&mut world, "b-0", "b", &exactly(2, Some("A")));
+    world.pod(&claimant);
+    assert_eq!(victims(&mut world), ["a-0"]);
+    let other = claimed(&mut world, "c-0", "c", &exactly(1, Some("A")));
+    world.pod(&other.pinned_to("n1"));
+    assert_eq!(world.admit_names(), [""; 0]);
+    go(&mut world, "a-0");
+    assert_eq!(world.admit_names(), ["b-0"]);
+}
+
+/// The pod is gone, and so is its reservation: no controller takes back what was allocated to a claim that is reserved for nobody.
+#[test]
+fn a_device_of_a_claim_that_is_reserved_for_nobody_is_not_waited_for() {
+    let mut world = borrowed();
+    for name in ["a-0", "a-1", "a-2", "a-3"] {
+        go(&mut world, name);
+    }
+    let mut left = allocated("n1", &["gpu-1"]);
+    left["reservedFor"] = json!([]);
+    world.claim("left", &exactly(1, Some("A")), &left);
+    let waits = claimed(&mut world, "b-0", "b", &the_second());
+    world.pod(&waits);
+    let leaves = bare_pod("leaves").queue("b").ungated().on("n1");
+    world.pod(&leaves);
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.pod(&leaves.deleted(30));
+    for _ in 0..2 {
+        world.wait(2);
+        assert_eq!(world.admit_names(), [""; 0]);
+    }
+    let borrowers: Vec<_> = (0..3)
+        .map(|index| claimed(&mut world, &format!("new-{index}"), "a", &exactly(1, Some("A"))).created(index))
+        .collect();
+    world.pods(borrowers);
+    assert_eq!(world.admit().len(), 3, "all but what nobody gives back");
 }
 
 /// A node with two cards, of which a queue that deserves it has one: that is kept from new pods by a taint; and one that has borrowed all CPU.
@@ -350,8 +400,7 @@ fn with_taint(tainted: &[usize]) -> World {
     let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100"));
     world.node(&node("n1").offers("cpu", "4"));
     world.slice("n1", NVIDIA, &gpus("A", 2));
-    let is_gpu = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
-    world.class(NVIDIA, is_gpu, Some(GPU));
+    world.class(NVIDIA, IS_GPU, Some(GPU));
     for name in ["a", "b"] {
         let deserves = bare_queue(name).deserved_cards(r#"{"A": 1}"#);
         world.queue(&deserves.deserved("cpu", "2"));

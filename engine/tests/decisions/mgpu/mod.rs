@@ -5,6 +5,7 @@ mod extender;
 mod placement;
 mod releases;
 mod sequences;
+mod set_aside;
 
 use std::sync::Arc;
 

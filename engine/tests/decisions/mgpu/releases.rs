@@ -4,7 +4,7 @@ use engine::cluster::Changes;
 
 use super::*;
 
-const INDEX: &str = "vke.volcengine.com/gpu-index-container-main";
+pub const INDEX: &str = "vke.volcengine.com/gpu-index-container-main";
 
 fn one_card() -> World {
     let mut world = world(&[]);

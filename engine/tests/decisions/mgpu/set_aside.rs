@@ -1,0 +1,85 @@
+//! Shares that are set aside for several pods of a queue, of a card that another pod leaves (docs/rules.md, **Queues**).
+
+use engine::cluster::reclaims::EvictionOutcome;
+
+use super::releases::INDEX;
+use super::*;
+use crate::world::{MGPU_CORE, MGPU_MEMORY, bare_queue};
+
+/// A node with one card, which `a` has borrowed as a whole of `b`.
+fn borrowed() -> World {
+    let conf = "actions: \"allocate, reclaim\"\ntiers: [{plugins: [{name: capacity}]}]";
+    let parsed = Configuration::parse(Some(conf), Some("unnamedCards: free")).unwrap();
+    let mut world = World::with(Arc::new(parsed.configuration));
+    world.node(&node("n1").mgpu(1, 8000, FIXED));
+    for (name, core, memory) in [("a", "0", "0"), ("b", "100", "8000")] {
+        let deserves = bare_queue(name).deserved(MGPU_CORE, core);
+        world.queue(&deserves.deserved(MGPU_MEMORY, memory));
+    }
+    world.pod(&the_whole("a-0").queue("a"));
+    world
+}
+
+fn the_whole(name: &str) -> Object {
+    pod(name).share(100, 8000).on("n1").annotation(INDEX, "0")
+}
+
+/// Who is evicted in one round is gone.
+#[track_caller]
+fn evict(world: &mut World) {
+    let actions = world.decide();
+    let [Action::Evict(eviction)] = &actions[..] else {
+        panic!("not one eviction: {actions:?}");
+    };
+    for victim in &eviction.victims {
+        let now = world.now;
+        world.eviction_ended(&victim.pod.name, EvictionOutcome::Evicted, now);
+        world.remove_pod(&victim.pod.name);
+    }
+}
+
+/// Of the node all shares were set aside for each of them, and so neither could have any, for ever.
+#[test]
+fn pods_of_one_queue_share_the_card_that_was_taken_back_for_them() {
+    let mut world = borrowed();
+    world.pod(&pod("b-0").queue("b").share(40, 3000));
+    world.pod(&pod("b-1").queue("b").share(50, 4000));
+    evict(&mut world);
+    assert_eq!(world.admit_names(), ["b-0", "b-1"]);
+}
+
+#[test]
+fn groups_of_one_queue_share_the_card_that_was_taken_back_for_them() {
+    let mut world = borrowed();
+    for name in ["g1", "g2"] {
+        world.group(&group(name, 1).queue("b"));
+        world.pod(&pod(name).queue("b").of(name).share(40, 3000));
+    }
+    evict(&mut world);
+    assert_eq!(world.admit_names(), ["g1", "g2"]);
+}
+
+#[test]
+fn pods_share_the_card_that_its_owner_gives_back() {
+    let mut world = borrowed();
+    world.remove_pod("a-0");
+    let leaves = the_whole("old").queue("b");
+    world.pod(&leaves);
+    world.pod(&pod("b-0").queue("b").share(40, 3000));
+    world.pod(&pod("b-1").queue("b").share(50, 4000));
+    world.pod(&leaves.deleted(40));
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.remove_pod("old");
+    assert_eq!(world.admit_names(), ["b-0", "b-1"]);
+}
+
+/// Whoever else comes may have none of it meanwhile.
+#[test]
+fn pods_of_another_queue_have_nothing_of_it() {
+    let mut world = borrowed();
+    world.queue(&bare_queue("c").set(["spec", "priority"], 9));
+    world.pod(&pod("b-0").queue("b").share(40, 3000));
+    evict(&mut world);
+    world.pod(&pod("c-0").queue("c").share(50, 4000));
+    assert_eq!(world.admit_names(), ["b-0"]);
+}
