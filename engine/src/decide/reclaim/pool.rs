@@ -274,6 +274,10 @@ impl Pool {
         let (elsewhere, are_all) = self.elsewhere(cluster, &levels, effort);
         let requested = shape.task.request_with(alternative).iter();
         let requested = requested.map(|(dimension, _)| dimension);
+        let shares = requested.filter(|dimension| is_share(cluster, *dimension));
+        let claims = shape.task.claimed.is_some();
+        let cards = alternative.into_iter().flat_map(Alternative::cards);
+        let claimed = cards.map(Dimension::Card).filter(|_| claims);
         let mut question = Question {
             cluster,
             shape,
@@ -282,12 +286,7 @@ impl Pool {
             elsewhere,
             quotas: cross_quota::asked(cluster, shape),
             cards: WithoutSome::of(cluster, shape, effort),
-            of_cards: if shape.task.claimed.is_some() {
-                let cards = alternative.into_iter().flat_map(Alternative::cards);
-                cards.map(Dimension::Card).collect()
-            } else {
-                requested.filter(|dimension| is_share(cluster, *dimension)).collect()
-            },
+            of_cards: claimed.chain(shares).collect(),
             effort,
         };
         let plan = self.cheapest_for(&question, fewest);
@@ -395,6 +394,10 @@ impl Pool {
             return;
         }
         let of_cards = question.of_cards_on(&missing);
+        if !cards_fit && of_cards.is_empty() {
+            // Devices that are no cards are nobody's to give back.
+            return;
+        }
         let needs: Vec<Need> = question.levels.iter().copied().chain(missing).collect();
         let lack = Lack {
             cluster,

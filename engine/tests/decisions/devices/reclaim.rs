@@ -5,7 +5,7 @@ use engine::decide::Action;
 use jiff::SignedDuration;
 
 use super::*;
-use crate::world::{bare_pod, bare_queue, capacity};
+use crate::world::{MGPU_CORE, MGPU_MEMORY, bare_pod, bare_queue, capacity};
 
 const IS_GPU: &str = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
 const RECLAIM: &str = "enqueue, allocate, backfill, reclaim";
@@ -430,4 +430,28 @@ fn a_tainted_device_that_is_held_hides_no_other_from_who_would_have_something_el
         world.pod(&claimant.requests("cpu", "2"));
         assert_eq!(victims(&mut world), ["lends"], "{tainted:?}");
     }
+}
+
+/// Half of each card is borrowed, so neither has room: as the pod claims a device too, nobody was asked for shares.
+#[test]
+fn shares_are_taken_back_for_who_claims_devices_too() {
+    let mut world = World::with(capacity(RECLAIM, ""));
+    let mgpu_node = node("n1").cards("L", 1).offers(GPU, "0");
+    world.node(&mgpu_node.mgpu(2, 10_000, "fixed-share"));
+    world.slice("n1", NVIDIA, &gpus("A", 1));
+    world.class(NVIDIA, IS_GPU, None);
+    for (name, core, memory) in [("a", "0", "0"), ("b", "200", "20000")] {
+        let deserves = bare_queue(name).deserved(MGPU_CORE, core);
+        world.queue(&deserves.deserved(MGPU_MEMORY, memory).deserved_cards(r#"{"A": 1}"#));
+    }
+    for index in 0..2 {
+        let borrower = pod(&format!("a-{index}")).queue("a").share(60, 1000).on("n1");
+        let on = ("vke.volcengine.com/gpu-index-container-main", index.to_string());
+        world.pod(&borrower.annotation(on.0, &on.1).created(index));
+    }
+    let claimant = claimed(&mut world, "b-0", "b", &exactly(1, Some("A")));
+    world.pod(&claimant.share(50, 1000));
+    assert_eq!(victims(&mut world), ["a-1"]);
+    world.remove_pod("a-1");
+    assert_eq!(world.admit_names(), ["b-0"]);
 }
