@@ -166,6 +166,25 @@ fn a_pod_that_no_node_takes(bencher: Bencher<'_, '_>, nodes: usize) {
     });
 }
 
+/// The same with selectors of so many characters, which are asked of each of 800 devices: it takes no longer with long ones.
+#[divan::bench(args = [10, 10_000], sample_count = 10, sample_size = 2)]
+fn a_pod_with_long_selectors(bencher: Bencher<'_, '_>, length: usize) {
+    let mut world = cluster(100);
+    let long = ["a", "b", "c"].map(|letter| format!("device.driver != '{}'", letter.repeat(length)));
+    let mut more: Vec<_> = long.iter().map(|text| &**text).collect();
+    more.push("device.attributes['gpu.nvidia.com'].index == 0");
+    let mut number = 0;
+    bencher.bench_local(|| {
+        number += 1;
+        let name = format!("more-{number}");
+        world.claim(&name, &requests(1, &more), &json!({}));
+        world.pod(&claiming(pod(&name), &name));
+        assert!(world.decide().is_empty());
+        world.remove_pod(&name);
+        world.remove_claim(&name);
+    });
+}
+
 /// So many pods of one namespace, each of which names the same 64 claims, for more than there is quota for.
 fn sharers(pods: usize) -> World {
     let mut world = cluster(100);

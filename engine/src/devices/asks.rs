@@ -264,9 +264,8 @@ impl Devices {
         own: &[Selector],
         steps: &Steps,
     ) -> Result<BTreeSet<Arc<Model>>, Problem> {
-        let expressions = class.spec.selectors.iter().chain(own);
-        let expressions = expressions.map(|selector| &*selector.cel.expression);
-        let selected = self.selections.select(expressions, &self.inventory, steps);
+        let expressions = self.expressions(class, own, steps).ok_or(Problem::Unevaluated)?;
+        let selected = self.selections.select(&expressions, &self.inventory, steps);
         selected.map_err(|why| match why {
             Unselected::Unreadable(expression, error) => {
                 Problem::Unclear(format!("selector {expression:?}: {error}: select by other means"))

@@ -106,11 +106,8 @@ impl Catalogue {
                 Err(Problem::NoDevice(why)) if self.knows_all_of_class(form, steps) => return Err(Unknown::None(why)),
                 Err(Problem::NoDevice(_) | Problem::Unevaluated) => return Err(Unknown::Devices),
             }
-            let of_class = self.devices.classes.get(&form.device_class_name);
-            let of_class = of_class.into_iter().flat_map(|(class, _)| &class.spec.selectors);
-            let mut selectors = of_class.chain(&form.selectors);
-            let selections = &self.devices.selections;
-            if selectors.any(|selector| selections.tells_devices_apart(&selector.cel.expression, steps)) {
+            let class = self.devices.classes.get(&form.device_class_name);
+            if class.is_some_and(|(class, _)| self.tells_devices_apart(class, form, steps)) {
                 return Err(Unknown::Devices);
             }
         }
@@ -122,12 +119,16 @@ impl Catalogue {
         let Some((class, _)) = self.devices.classes.get(&form.device_class_name) else {
             return false;
         };
-        let selections = &self.devices.selections;
-        let mut selectors = class.spec.selectors.iter().chain(&form.selectors);
-        let tells_apart = selectors.any(|selector| selections.tells_devices_apart(&selector.cel.expression, steps));
+        let tells_apart = self.tells_devices_apart(class, form, steps);
         let of_class = self.devices.select(class, &[], steps);
         // A class of which nothing is known may be one of other devices.
         !tells_apart && self.cut.is_empty() && of_class.is_ok_and(|models| !models.is_empty()) && !steps.are_spent()
+    }
+
+    /// Whether a form may ask for what each device has of its own; so where the steps are spent before that is found.
+    fn tells_devices_apart(&self, class: &DeviceClass, form: &SubRequest, steps: &Steps) -> bool {
+        let expressions = self.devices.expressions(class, &form.selectors, steps);
+        expressions.is_none_or(|expressions| self.devices.selections.tell_devices_apart(&expressions, steps))
     }
 
     /// Whether the devices of a card are all known.

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use crds::dra::{DeviceClass, DeviceTaint, DeviceToleration, ResourceClaim, SubRequest};
+use crds::dra::{DeviceTaint, DeviceToleration, ResourceClaim, SubRequest};
 
 use super::bounds;
 use super::charged::{Charged, keep_charged};
@@ -12,6 +12,7 @@ use super::inventory::Device;
 use super::model::{Attribute, Model};
 use super::placing::{Answer, Form, Question, Thing, Tie, Wanted};
 use super::room::Room;
+use super::selection::Expression;
 use super::{ClaimKey, Devices, Named, forms_of};
 use crate::names::ResourceId;
 use crate::steps::Steps;
@@ -84,7 +85,7 @@ struct RequestDemand {
 struct FormDemand {
     name: Box<str>,
     /// Those of its class, and its own.
-    selectors: Box<[Box<str>]>,
+    selectors: Box<[Expression]>,
     /// How many; none for all that a node has.
     count: Option<usize>,
     tolerations: Box<[DeviceToleration]>,
@@ -132,12 +133,14 @@ impl Devices {
             count: Some(count),
             ..SubRequest::default()
         };
+        // Administrators write classes.
+        let steps = Steps::new(u64::MAX);
+        let selectors = self.expressions(class, &[], &steps)?;
+        let fails_on = self.fails_on([&form].into_iter(), &steps);
         let request = RequestDemand {
             name: "".into(),
-            forms: [form_demand(class, &form)].into(),
+            forms: [form_demand(&form, selectors)].into(),
         };
-        // Administrators write classes.
-        let fails_on = self.fails_on([&form].into_iter(), &Steps::new(u64::MAX));
         Some(ClaimDemand {
             shared: None,
             provided: Some(resource),
@@ -159,8 +162,9 @@ impl Devices {
             let forms = request.exactly.iter().chain(&request.first_available);
             let forms = forms.filter(|form| !form.admin_access).filter_map(|form| {
                 let (class, _) = self.classes.get(&form.device_class_name)?;
-                let demand = form_demand(class, form);
-                self.is_for_cards(&demand, steps).then_some(demand)
+                let selectors = self.expressions(class, &form.selectors, steps)?;
+                let is_for_cards = self.are_for_cards(&selectors, steps);
+                is_for_cards.then(|| form_demand(form, selectors))
             });
             let forms: Box<[_]> = forms.collect();
             let name = request.name.clone();
@@ -189,18 +193,17 @@ impl Devices {
     fn fails_on<'f>(&self, forms: impl Iterator<Item = &'f SubRequest>, steps: &Steps) -> Box<[Arc<Model>]> {
         let mut failing = BTreeSet::new();
         for form in forms {
-            if let Some((class, _)) = self.classes.get(&form.device_class_name) {
-                let selectors = class.spec.selectors.iter().chain(&form.selectors);
-                let expressions = selectors.map(|selector| &*selector.cel.expression);
-                failing.extend(self.selections.failing(&expressions, &self.inventory, steps));
+            let class = self.classes.get(&form.device_class_name);
+            let selectors = class.and_then(|(class, _)| self.expressions(class, &form.selectors, steps));
+            if let Some(selectors) = selectors {
+                failing.extend(self.selections.failing(&selectors, &self.inventory, steps));
             }
         }
         failing.into_iter().collect()
     }
 
-    /// Whether a form's selectors leave any card. What can't be evaluated is told where it is charged.
-    fn is_for_cards(&self, form: &FormDemand, steps: &Steps) -> bool {
-        let selectors = form.selectors.iter().map(|selector| &**selector);
+    /// Whether these selectors leave any card. What can't be evaluated is told where it is charged.
+    fn are_for_cards(&self, selectors: &[Expression], steps: &Steps) -> bool {
         let selected = self.selections.select(selectors, &self.inventory, steps);
         selected.is_ok_and(|models| models.iter().any(|model| model.card.is_some()))
     }
@@ -288,7 +291,7 @@ impl Devices {
     }
 
     /// Whether a device satisfies a selector; those that can't be judged any more do.
-    fn satisfies(&self, selector: &str, device: &Device, steps: &Steps) -> bool {
+    fn satisfies(&self, selector: &Expression, device: &Device, steps: &Steps) -> bool {
         self.selections.satisfies(selector, device, steps).unwrap_or(true)
     }
 }
@@ -306,11 +309,10 @@ impl ClaimDemand {
     }
 }
 
-fn form_demand(class: &DeviceClass, form: &SubRequest) -> FormDemand {
-    let selectors = class.spec.selectors.iter().chain(&form.selectors);
+fn form_demand(form: &SubRequest, selectors: Box<[Expression]>) -> FormDemand {
     FormDemand {
         name: form.name.clone(),
-        selectors: selectors.map(|selector| selector.cel.expression.clone()).collect(),
+        selectors,
         count: form.count().map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         tolerations: form.tolerations.clone().into(),
     }

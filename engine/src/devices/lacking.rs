@@ -24,10 +24,9 @@ impl Devices {
             return format!("no device of DeviceClass {name} satisfies all of its selectors");
         };
         let expression = &*alone.cel.expression;
-        let both = class.spec.selectors.iter().chain([alone]);
-        let both = both.map(|selector| &*selector.cel.expression);
-        let fails_on = self.selections.failing(&both, &self.inventory, steps);
-        let why = if of_class.is_subset(&fails_on) {
+        let both = self.expressions(class, std::slice::from_ref(alone), steps);
+        let fails_on = both.map(|both| self.selections.failing(&both, &self.inventory, steps));
+        let why = if fails_on.is_some_and(|fails_on| of_class.is_subset(&fails_on)) {
             ", which asks for an attribute that none of them has"
         } else {
             ""

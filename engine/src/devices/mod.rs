@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crds::card_type::{CardDevice, MOST_DEVICES};
-use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice, SubRequest};
+use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice, Selector, SubRequest};
 use crds::keys::RESOURCE_OF_CLASS;
 use crds::lean::Metadata;
 
@@ -45,7 +45,7 @@ use model::Model;
 use reading::KnownClaim;
 use room::Rooms;
 pub use room::{DeviceCount, Room};
-use selection::Selections;
+use selection::{Expression, Selections};
 
 /// The cards that a class provides as a resource; else why that can't be said.
 pub type Provided = Result<BTreeSet<DeviceCard>, Obstacle>;
@@ -170,11 +170,17 @@ impl Devices {
         forms.any(|form| {
             let class = self.classes.get(&form.device_class_name);
             class.is_some_and(|(class, _)| {
-                let selectors = class.spec.selectors.iter().chain(&form.selectors);
-                let expressions = selectors.map(|selector| &*selector.cel.expression);
-                self.selections.may_select(&expressions, models, steps)
+                let expressions = self.expressions(class, &form.selectors, steps);
+                expressions.is_none_or(|expressions| self.selections.may_select(&expressions, models, steps))
             })
         })
+    }
+
+    /// What the selectors of a class say, and these; none where the steps are spent before they are looked up.
+    fn expressions(&self, class: &DeviceClass, own: &[Selector], steps: &Steps) -> Option<Box<[Expression]>> {
+        let selectors = class.spec.selectors.iter().chain(own);
+        let texts = selectors.map(|selector| &*selector.cel.expression);
+        self.selections.look_up(texts, steps)
     }
 
     /// The devices that a node has; none where it has none.

@@ -1,7 +1,7 @@
 //! What selectors say of devices: evaluated once for all that are alike in what a selector looks at, and remembered.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -21,6 +21,13 @@ const MOST_ANSWERS: usize = 1 << 18;
 const STEPS: u64 = 1 << 19;
 /// What it costs to read one character of an expression, in steps.
 const READING: usize = 16;
+/// So many characters of an expression are looked up in one step.
+const LOOKED_UP: usize = 64;
+
+/// What a selector says, as it was looked up by its text. From then on it is known by its address, however long it is: it is asked of every
+/// device.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Expression(Arc<str>);
 
 /// Expressions that were read, and what they said.
 #[derive(Debug, Default)]
@@ -28,7 +35,10 @@ pub struct Selections(RefCell<Memory>);
 
 #[derive(Debug, Default)]
 struct Memory {
-    read: HashMap<Box<str>, Known>,
+    /// What was read, one of each text. Who looked the same up before all was forgotten has another one of it, which is read by itself: so
+    /// nothing of it need be looked up again.
+    texts: HashSet<Arc<str>>,
+    read: HashMap<ByAddress<str>, Known>,
     /// How long all that was read is.
     text: usize,
     answers: usize,
@@ -42,29 +52,41 @@ struct Known {
     looks_at: Vec<&'static str>,
     said: HashMap<Alike, Says>,
     /// Whether any device of a model satisfies it, and of which version of the inventory that was found.
-    any: HashMap<ByAddress, (u64, bool)>,
+    any: HashMap<ByAddress<Model>, (u64, bool)>,
 }
 
 /// Devices that an expression can't tell apart.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Alike {
-    model: ByAddress,
+    model: ByAddress<Model>,
     own: Box<[(Arc<str>, Attribute)]>,
 }
 
-/// A model, of which there is one alone that is equal to it at any time.
-#[derive(Debug, Clone)]
-struct ByAddress(Arc<Model>);
+/// What is known by where it is: a model, of which there is one alone that is equal to it at any time, or the text of an expression.
+#[derive(Debug)]
+struct ByAddress<T: ?Sized>(Arc<T>);
 
-impl PartialEq for ByAddress {
+impl<T: ?Sized> ByAddress<T> {
+    fn of(shared: &Arc<T>) -> Self {
+        Self(Arc::clone(shared))
+    }
+}
+
+impl<T: ?Sized> Clone for ByAddress<T> {
+    fn clone(&self) -> Self {
+        Self::of(&self.0)
+    }
+}
+
+impl<T: ?Sized> PartialEq for ByAddress<T> {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for ByAddress {}
+impl<T: ?Sized> Eq for ByAddress<T> {}
 
-impl Hash for ByAddress {
+impl<T: ?Sized> Hash for ByAddress<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         Arc::as_ptr(&self.0).hash(state);
     }
@@ -83,11 +105,26 @@ pub enum Unselected {
 }
 
 impl Selections {
+    /// Looks expressions up by their texts, which costs the more the longer they are; none where the steps are spent.
+    pub fn look_up<'e>(&self, texts: impl Iterator<Item = &'e str>, steps: &Steps) -> Option<Box<[Expression]>> {
+        let memory = self.0.borrow();
+        let look_up = |text: &str| {
+            if steps.are_spent() {
+                return None;
+            }
+            steps.spend(1 + text.len() / LOOKED_UP);
+            Some(Expression(
+                memory.texts.get(text).map_or_else(|| text.into(), Arc::clone),
+            ))
+        };
+        texts.map(look_up).collect()
+    }
+
     /// The models of which some device satisfies all expressions, as far as that can be found with these steps. One that can't be evaluated
     /// matters where the others leave cards: of what they leave, it could only take away.
-    pub fn select<'e>(
+    pub fn select(
         &self,
-        expressions: impl Iterator<Item = &'e str> + Clone,
+        expressions: &[Expression],
         inventory: &Inventory,
         steps: &Steps,
     ) -> Result<Models, Unselected> {
@@ -99,7 +136,7 @@ impl Selections {
                 return Err(Unselected::Spent);
             }
             if let Err(error) = &memory.read(expression, steps).selector {
-                unreadable.get_or_insert_with(|| (expression, error.clone()));
+                unreadable.get_or_insert_with(|| (&expression.0, error.clone()));
                 continue;
             }
             left.retain(|model| steps.are_spent() || memory.says_of_any(expression, model, inventory, steps));
@@ -116,16 +153,11 @@ impl Selections {
     /// The models on a device of which one of these expressions fails, each asked of those alone that the ones before it select, as far as
     /// that can be found with these steps: the scheduler gives up on a pod that claims so where it comes to such a device. Of what tells
     /// devices of a model apart, all have some, or none.
-    pub fn failing<'e>(
-        &self,
-        expressions: &(impl Iterator<Item = &'e str> + Clone),
-        inventory: &Inventory,
-        steps: &Steps,
-    ) -> Models {
+    pub fn failing(&self, expressions: &[Expression], inventory: &Inventory, steps: &Steps) -> Models {
         let mut memory = self.0.borrow_mut();
         let mut fails = |model: &Arc<Model>| {
             let own = inventory.own_of(model).next().cloned().unwrap_or_default();
-            let mut said = expressions.clone().map(|expression| {
+            let mut said = expressions.iter().map(|expression| {
                 let is_read = memory.read(expression, steps).selector.is_ok();
                 (is_read && !steps.are_spent()).then(|| memory.says(expression, model, &own, steps))
             });
@@ -140,15 +172,10 @@ impl Selections {
 
     /// Whether these expressions may select any of these models, or fail on them: what they say of single devices is not asked, and when the
     /// steps are spent, nothing is.
-    pub fn may_select<'e>(
-        &self,
-        expressions: &(impl Iterator<Item = &'e str> + Clone),
-        models: &BTreeSet<Arc<Model>>,
-        steps: &Steps,
-    ) -> bool {
+    pub fn may_select(&self, expressions: &[Expression], models: &BTreeSet<Arc<Model>>, steps: &Steps) -> bool {
         let mut memory = self.0.borrow_mut();
         models.iter().any(|model| {
-            expressions.clone().all(|expression| {
+            expressions.iter().all(|expression| {
                 if steps.are_spent() {
                     return true;
                 }
@@ -160,63 +187,55 @@ impl Selections {
         })
     }
 
-    /// Whether an expression may ask for what each device has of its own.
-    pub fn tells_devices_apart(&self, expression: &str, steps: &Steps) -> bool {
-        !self.0.borrow_mut().read(expression, steps).looks_at.is_empty()
+    /// Whether any of these expressions may ask for what each device has of its own.
+    pub fn tell_devices_apart(&self, expressions: &[Expression], steps: &Steps) -> bool {
+        let mut memory = self.0.borrow_mut();
+        let mut expressions = expressions.iter();
+        expressions.any(|expression| !memory.read(expression, steps).looks_at.is_empty())
     }
 
     /// Whether a device satisfies an expression; none that can't be evaluated. Nothing is said where that costs more than is left.
-    pub fn satisfies(&self, expression: &str, device: &Device, steps: &Steps) -> Option<bool> {
+    pub fn satisfies(&self, expression: &Expression, device: &Device, steps: &Steps) -> Option<bool> {
         let mut memory = self.0.borrow_mut();
         let known = memory.read(expression, steps);
-        let said = known.said.get(&known.alike(&device.model, &device.own)).copied();
-        let cost = u64::try_from(known.cost()).unwrap_or(u64::MAX);
-        if said.is_none() && steps.left() < cost {
-            return None;
-        }
-        Some(memory.says(expression, &device.model, &device.own, steps) == Says::Selected)
+        let says = match known.said(&device.model, &device.own, steps) {
+            Ok(said) => said,
+            Err(_) if steps.left() < u64::try_from(known.cost()).unwrap_or(u64::MAX) => return None,
+            Err(alike) => memory.evaluate(expression, alike, &device.own, steps),
+        };
+        Some(says == Says::Selected)
     }
 }
 
 impl Memory {
-    fn read(&mut self, expression: &str, steps: &Steps) -> &Known {
-        if !self.read.contains_key(expression) {
-            steps.spend(expression.len().saturating_mul(READING));
-            if self.read.len() >= MOST_EXPRESSIONS || self.text.saturating_add(expression.len()) > MOST_TEXT {
+    fn read(&mut self, expression: &Expression, steps: &Steps) -> &mut Known {
+        let Expression(text) = expression;
+        let key = ByAddress::of(text);
+        if !self.read.contains_key(&key) {
+            steps.spend(text.len().saturating_mul(READING));
+            if self.read.len() >= MOST_EXPRESSIONS || self.text.saturating_add(text.len()) > MOST_TEXT {
                 self.forget();
             }
-            self.text += expression.len();
-            let selector = Selector::read(expression);
-            let looks_at = selector.as_ref().map_or_else(
-                |_| Vec::new(),
-                |selector| own_names().filter(|name| selector.may_name(name)).collect(),
-            );
-            let known = Known {
-                selector,
-                looks_at,
-                said: HashMap::new(),
-                any: HashMap::new(),
-            };
-            self.read.insert(expression.into(), known);
+            self.text += text.len();
+            self.texts.insert(Arc::clone(text));
         }
-        &self.read[expression]
+        self.read.entry(key).or_insert_with(|| Known::read(text))
     }
 
-    fn says(&mut self, expression: &str, model: &Arc<Model>, own: &Attributes, steps: &Steps) -> Says {
+    fn says(&mut self, expression: &Expression, model: &Arc<Model>, own: &Attributes, steps: &Steps) -> Says {
+        let said = self.read(expression, steps).said(model, own, steps);
+        said.unwrap_or_else(|alike| self.evaluate(expression, alike, own, steps))
+    }
+
+    /// What an expression says of devices of which it was not asked before.
+    fn evaluate(&mut self, expression: &Expression, alike: Alike, own: &Attributes, steps: &Steps) -> Says {
         if self.answers >= MOST_ANSWERS {
             self.forget();
         }
-        self.read(expression, steps);
-        let Some(known) = self.read.get_mut(expression) else {
-            return Says::PassedOver;
-        };
-        let alike = known.alike(model, own);
-        if let Some(said) = known.said.get(&alike) {
-            steps.spend(1);
-            return *said;
-        }
+        let known = self.read(expression, steps);
         steps.spend(known.cost());
         let own = (!known.looks_at.is_empty()).then_some(own);
+        let model = &*alike.model.0;
         let says = match &known.selector {
             Ok(selector) => selector.says(&Described { model, own }),
             Err(_) => Says::PassedOver,
@@ -227,12 +246,19 @@ impl Memory {
     }
 
     /// Whether any device of a model satisfies an expression.
-    fn says_of_any(&mut self, expression: &str, model: &Arc<Model>, inventory: &Inventory, steps: &Steps) -> bool {
+    fn says_of_any(
+        &mut self,
+        expression: &Expression,
+        model: &Arc<Model>,
+        inventory: &Inventory,
+        steps: &Steps,
+    ) -> bool {
         let known = self.read(expression, steps);
         if known.looks_at.is_empty() {
             return self.says(expression, model, &Attributes::new(), steps) == Says::Selected;
         }
-        let (key, version) = (ByAddress(Arc::clone(model)), inventory.version());
+        steps.spend(1);
+        let (key, version) = (ByAddress::of(model), inventory.version());
         if let Some((_, said)) = known.any.get(&key).filter(|(of, _)| *of == version) {
             return *said;
         }
@@ -248,10 +274,9 @@ impl Memory {
             Some(false)
         });
         let Some(says) = says else { return true };
-        if let Some(known) = self.read.get_mut(expression) {
-            known.any.retain(|_, (of, _)| *of == version);
-            known.any.insert(key, (version, says));
-        }
+        let known = self.read(expression, steps);
+        known.any.retain(|_, (of, _)| *of == version);
+        known.any.insert(key, (version, says));
         says
     }
 
@@ -261,8 +286,29 @@ impl Memory {
 }
 
 impl Known {
+    fn read(text: &str) -> Self {
+        let selector = Selector::read(text);
+        let looks_at = selector.as_ref().map_or_else(
+            |_| Vec::new(),
+            |selector| own_names().filter(|name| selector.may_name(name)).collect(),
+        );
+        Self {
+            selector,
+            looks_at,
+            said: HashMap::new(),
+            any: HashMap::new(),
+        }
+    }
+
     fn cost(&self) -> usize {
         self.selector.as_ref().map_or(1, Selector::cost)
+    }
+
+    /// What it said of a device, or of one that it can't tell from that; else what those have in common.
+    fn said(&self, model: &Arc<Model>, own: &Attributes, steps: &Steps) -> Result<Says, Alike> {
+        steps.spend(1);
+        let alike = self.alike(model, own);
+        self.said.get(&alike).copied().ok_or(alike)
     }
 
     fn alike(&self, model: &Arc<Model>, own: &Attributes) -> Alike {
@@ -279,7 +325,7 @@ impl Known {
                 .collect()
         };
         Alike {
-            model: ByAddress(Arc::clone(model)),
+            model: ByAddress::of(model),
             own,
         }
     }
@@ -289,35 +335,87 @@ impl Known {
 mod tests {
     use super::*;
 
+    fn one_device() -> Inventory {
+        let mut inventory = Inventory::default();
+        let slice = serde_json::json!({"metadata": {"name": "s"}, "spec": {"driver": "d", "nodeName": "n",
+            "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1}, "devices": [{"name": "d-0"}]}});
+        let slice = serde_json::from_value(slice).unwrap();
+        inventory.apply(&slice, 0, &mut crate::texts::TextPool::default());
+        inventory
+    }
+
+    fn looked_up(selections: &Selections, text: &str, steps: &Steps) -> Expression {
+        let [expression] = &*selections.look_up([text].into_iter(), steps).unwrap() else {
+            panic!("one was looked up");
+        };
+        expression.clone()
+    }
+
     #[test]
     fn what_was_read_is_forgotten_before_it_is_much_in_all() {
         let selections = Selections::default();
         let steps = Steps::new(u64::MAX);
         for index in 0..200 {
             // Too long to be read at all, and remembered for that.
-            let expression = format!("{index} in [{}]", "1,".repeat(10_000));
-            assert!(!selections.tells_devices_apart(&expression, &steps));
+            let expression = looked_up(&selections, &format!("{index} in [{}]", "1,".repeat(10_000)), &steps);
+            assert!(!selections.tell_devices_apart(&[expression], &steps));
             let memory = selections.0.borrow();
-            let text: usize = memory.read.keys().map(|expression| expression.len()).sum();
+            let text: usize = memory.read.keys().map(|expression| expression.0.len()).sum();
             assert!(text <= 1 << 20 && text == memory.text, "{text}");
         }
     }
 
     #[test]
+    fn what_was_looked_up_is_asked_by_its_address_however_long_it_is() {
+        let (selections, steps) = (Selections::default(), Steps::new(u64::MAX));
+        let inventory = one_device();
+        let (_, device) = inventory.on_node("n").next().unwrap();
+        let spent = |work: &dyn Fn()| {
+            let before = steps.left();
+            work();
+            before - steps.left()
+        };
+        let costs = [10, 10_000].map(|length| {
+            let text = format!("device.driver != '{}'", "x".repeat(length));
+            let look_up = || looked_up(&selections, &text, &steps);
+            let ask = |expression: &Expression| {
+                spent(&|| assert_eq!(selections.satisfies(expression, device, &steps), Some(true)))
+            };
+            let expression = look_up();
+            let first = ask(&expression);
+            let again = ask(&expression);
+            assert_eq!(ask(&look_up()), again, "looked up once more, it is the same");
+            let looked_up = spent(&|| drop(look_up()));
+            // Were texts compared, this one would be known.
+            let elsewhere = Expression((&*text).into());
+            assert_eq!(elsewhere, expression);
+            assert_eq!(ask(&elsewhere), first);
+            selections.0.borrow_mut().forget();
+            assert_eq!(ask(&expression), first, "who holds it goes on with it");
+            assert_eq!(ask(&look_up()), again);
+            (looked_up, first, again)
+        });
+        let [
+            (short_looked_up, short_first, short_again),
+            (long_looked_up, long_first, long_again),
+        ] = costs;
+        assert_eq!((short_again, long_again), (1, 1));
+        assert!(
+            long_looked_up > 100 * short_looked_up && long_first > 10 * short_first,
+            "{costs:?}"
+        );
+    }
+
+    #[test]
     fn when_the_steps_are_spent_expressions_may_select_anything_and_are_not_read() {
         let selections = Selections::default();
-        let mut inventory = Inventory::default();
-        let slice = serde_json::json!({"metadata": {"name": "s"}, "spec": {"driver": "d", "nodeName": "n",
-            "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1}, "devices": [{"name": "d-0"}]}});
-        let slice = serde_json::from_value(slice).unwrap();
-        let models = inventory
-            .apply(&slice, 0, &mut crate::texts::TextPool::default())
-            .models;
+        let models: Models = one_device().models().map(Arc::clone).collect();
         assert_eq!(models.len(), 1);
         let steps = Steps::new(100_000);
         let may_select = |index: usize| {
             let expression = format!("device.driver == '{}{index}'", "x".repeat(1_000));
-            selections.may_select(&[&*expression].into_iter(), &models, &steps)
+            let expressions = selections.look_up([&*expression].into_iter(), &steps);
+            expressions.is_none_or(|expressions| selections.may_select(&expressions, &models, &steps))
         };
         assert!(!may_select(0));
         assert!((1..1_000).any(may_select));
