@@ -1,7 +1,7 @@
 //! What is set aside for pods that others are evicted for: it counts as taken for everybody else until they are let in or no
 //! longer wait.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use super::Cluster;
 use super::pod::Stage;
 use super::waiting::Shape;
 use crate::amounts::{Amounts, Dimension, Totals};
-use crate::ids::{PodId, QueueId, WorkloadId};
+use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::metering::Charge;
 use crate::names::ResourceId;
 
@@ -77,6 +77,14 @@ impl SetAside {
     /// The node that it is expected on.
     pub(super) fn node(&self) -> Option<&Arc<str>> {
         self.room.as_ref().map(|room| &room.node)
+    }
+
+    /// Whether pods of this shape may have it in their turn: those like the one that it is for, those of its group, and those that stand before
+    /// it in its queue.
+    pub(crate) fn is_for(&self, shape: &Shape) -> bool {
+        let own = &*self.shape;
+        let is_behind = own.queue == shape.queue && own.priority < shape.priority;
+        is_behind || own == shape || (own.group.is_some() && own.group == shape.group)
     }
 
     /// The dimensions of it.
@@ -212,6 +220,15 @@ impl Cluster {
         let uid = self.pod(id).map(|pod| &pod.uid);
         let mut asides = self.reclaims.asides();
         asides.any(|aside| aside.is_by_eviction && Some(&aside.uid) == uid)
+    }
+
+    /// The nodes of which something is set aside for others than pods of this shape.
+    pub(crate) fn nodes_set_aside_for_others(&self, shape: &Shape) -> BTreeSet<NodeId> {
+        let asides = self.reclaims.asides().filter(|aside| !aside.is_for(shape));
+        let nodes = asides
+            .filter(|aside| self.still_waits(aside))
+            .filter_map(|aside| self.nodes.id(aside.node()?));
+        nodes.collect()
     }
 
     /// Whether a pod still waits that something is set aside for, and asks for what it did.

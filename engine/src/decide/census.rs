@@ -1,5 +1,8 @@
 //! What nodes say to pods, asked for people: of all nodes, within so many steps, since others wait meanwhile.
 
+use std::collections::BTreeSet;
+
+use super::cross_quota;
 use super::effort::{OWN, STEPS_OF_MESSAGE, cost_of_look};
 use super::fit::{Answer, ask, ask_all, has_room, nodes_for};
 use crate::alternative::Alternative;
@@ -129,6 +132,8 @@ pub(super) fn ask_to_say(
 pub(crate) struct Census {
     pub nodes: usize,
     pub take: usize,
+    /// They would take the pod if nothing of them were set aside for others.
+    pub set_aside: usize,
     pub lack_room: usize,
     pub lack_devices: usize,
     pub excluded: usize,
@@ -139,17 +144,39 @@ pub(crate) struct Census {
     pub not_asked: usize,
 }
 
-/// Asks every node that may be asked. Only for messages: it looks at all of them.
-pub(crate) fn census(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, looks: &Looks) -> Census {
-    let nodes = nodes_for(cluster, alternative).iter().map(|node| cluster.node(*node));
-    let has_all = |node: &&Node| {
+/// The nodes of which something is set aside for others than a pod of this shape, which is nowhere counted while people are told. Of a pod of
+/// a group none: they may have room for it, and not for the others.
+pub(crate) fn kept_for_others(cluster: &Cluster, shape: &Shape) -> BTreeSet<NodeId> {
+    if shape.group.is_some() {
+        return BTreeSet::new();
+    }
+    cluster.nodes_set_aside_for_others(shape)
+}
+
+/// Asks every node that may be asked; `kept` are those of which something is set aside for others. Only for messages: it looks at all of them.
+pub(crate) fn census(
+    cluster: &Cluster,
+    shape: &Shape,
+    alternative: Option<&Alternative>,
+    kept: &BTreeSet<NodeId>,
+    looks: &Looks,
+) -> Census {
+    let quotas = cross_quota::asked(cluster, shape);
+    let has_quota = |id| {
+        quotas
+            .as_ref()
+            .is_none_or(|asked| cross_quota::has_quota(cluster, asked, id))
+    };
+    let nodes = nodes_for(cluster, alternative).iter();
+    let nodes = nodes.map(|id| (*id, cluster.node(*id)));
+    let has_all = |(_, node): &(NodeId, &Node)| {
         alternative.is_none_or(|own| {
             let requests = own.set().is_some_and(|set| set.requested().is_some());
             own.all(|card| node.card(card).is_some()) && (!requests || are_supplied(cluster, &shape.task, own, node))
         })
     };
     let mut census = Census::default();
-    for node in nodes.filter(has_all) {
+    for (id, node) in nodes.filter(has_all) {
         census.nodes += 1;
         let Some(answer) = ask_to_say(cluster, shape, alternative, node, looks) else {
             census.not_asked += 1;
@@ -163,6 +190,7 @@ pub(crate) fn census(cluster: &Cluster, shape: &Shape, alternative: Option<&Alte
             Answer::LeavesChoice => census.leave_choice += 1,
             Answer::FailsSelector => census.fail_selectors += 1,
             Answer::GivesOtherwise => census.give_otherwise += 1,
+            Answer::Takes if kept.contains(&id) && has_quota(id) => census.set_aside += 1,
             Answer::Takes => census.take += 1,
             Answer::Unrelated => {}
         }

@@ -13,6 +13,7 @@ mod imagined;
 mod in_the_way;
 mod joined;
 mod let_in;
+mod nodes;
 mod notices;
 mod pod;
 mod progress;

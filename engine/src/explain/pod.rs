@@ -3,13 +3,12 @@
 use std::cmp::Reverse;
 
 use crds::bounds::excerpt;
-use crds::keys::{CARD_NAME, CARD_QUOTA, MGPU_POLICY};
-use crds::mgpu::ComputePolicy;
+use crds::keys::{CARD_NAME, CARD_QUOTA};
 use crds::spelling::meant_card;
 
 use super::cross_quota::over_quota;
-use super::found::{NodeCount, Nodes, What};
-use super::{queue, short};
+use super::found::{Nodes, What};
+use super::{nodes, queue, short};
 use crate::alternative::{Alternative, MOST_ALTERNATIVES};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
@@ -17,8 +16,8 @@ use crate::decide::census::Looks;
 use crate::decide::gang::STEPS_OF_QUOTA;
 use crate::decide::line::alternatives_of;
 use crate::decide::obstacles::of_nodes;
-use crate::decide::verdict::{alternatives_with_quota_ever, check_of, is_for, why_not_charged};
-use crate::decide::{census, cross_quota, fit, mgpu};
+use crate::decide::verdict::{alternatives_with_quota_ever, is_for, why_not_charged};
+use crate::decide::{census, cross_quota, fit};
 use crate::names::{CardId, ResourceId};
 use crate::reason::{About, Reason};
 use crate::task::Naming;
@@ -96,16 +95,16 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
         Reason::InsufficientCpuQuota | Reason::InsufficientMemoryQuota | Reason::InsufficientScalarQuota => {
             return What::Quota(short::of_pod(cluster, shape, reason));
         }
-        Reason::NoNodeFits => return What::Nodes(no_node(cluster, shape, NOT_NOW)),
-        Reason::NodesExcluded => return What::Nodes(no_node(cluster, shape, ALL_EXCLUDED)),
+        Reason::NoNodeFits => return What::Nodes(nodes::none_takes(cluster, shape, NOT_NOW)),
+        Reason::NodesExcluded => return What::Nodes(nodes::none_takes(cluster, shape, ALL_EXCLUDED)),
         Reason::CrossQuotaExceeded => {
             return What::Nodes(Nodes {
                 over_quota: over_quota(cluster, shape),
-                ..no_node(cluster, shape, NOT_NOW)
+                ..nodes::none_takes(cluster, shape, NOT_NOW)
             });
         }
-        Reason::InsufficientMgpu => return no_cards(cluster, shape, "no mGPU node can take the pod now".to_owned()),
-        Reason::NoMgpuNode => return no_cards(cluster, shape, NO_MGPU_NODE.to_owned()),
+        Reason::InsufficientMgpu => return nodes::none_has_cards(cluster, shape, "no mGPU node can take the pod now".to_owned()),
+        Reason::NoMgpuNode => return nodes::none_has_cards(cluster, shape, NO_MGPU_NODE.to_owned()),
         Reason::TooComplex if shape.task.mgpu.is_none() => TOO_MANY_WAYS.to_owned(),
         Reason::TooComplex => {
             let containers = shape.task.mgpu.as_ref().map_or(0, |request| request.containers.len());
@@ -113,7 +112,7 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
                 "too complex: the shares of the pod's {containers} containers can be combined in more ways than are tried, \
                  and none of those fits: split the pod, or wait for cards that are less in use"
             );
-            return no_cards(cluster, shape, lead);
+            return nodes::none_has_cards(cluster, shape, lead);
         }
         // That is for its group to say, and for whoever holds it.
         Reason::HeldByAnotherGate
@@ -298,174 +297,6 @@ pub(super) fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]
     cards.truncate(MOST);
     let cards = cards.join(", ");
     format!("for what the pod requests the cluster has {cards}{more}")
-}
-
-/// Which of its alternatives a pod's queue has too little left of.
-fn lacks_quota<'c>(cluster: &'c Cluster, shape: &'c Shape) -> impl Fn(&Alternative) -> bool + 'c {
-    let has_room = |dimension, asked| cluster.room_for(shape, dimension, asked).is_ok();
-    let check = check_of(cluster, shape, has_room);
-    // Of a queue that is not for its namespace, nothing is said of quotas.
-    let is_limited = !cluster.queue(shape.queue).is_nameless() && is_for(cluster, shape.queue, &shape.namespace);
-    move |alternative| is_limited && check.without_room(alternative).next().is_some()
-}
-
-fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
-    let lacks_quota = lacks_quota(cluster, shape);
-    let looks = Looks::of_message();
-    let (mut some_away, mut some_there) = (false, false);
-    let mut count = |alternative: Option<&Alternative>| {
-        let census = census::census(cluster, shape, alternative, &looks);
-        some_away |= census.unusable > 0;
-        some_there |= census.take + census.lack_room + census.lack_devices + census.not_asked > 0;
-        let without_quota = alternative.is_some_and(&lacks_quota);
-        let parts = [
-            (
-                if without_quota { census.take } else { 0 },
-                "whose card the queue has too little quota left for",
-            ),
-            (census.lack_room, "without enough room"),
-            (census.lack_devices, "without free devices as the pod claims them"),
-            (
-                census.excluded,
-                "excluded by the pod's node selector, affinity or tolerations",
-            ),
-            (
-                census.leave_choice,
-                "where the pod's claims select other cards too, or more of them: select the cards themselves",
-            ),
-            (
-                census.fail_selectors,
-                "with devices that lack an attribute which a selector of the pod's claims asks for, where the scheduler would give up on \
-                 the pod: ask for it by has() first",
-            ),
-            (
-                census.give_otherwise,
-                "where it is handed out in another way than the pod asks for it: as devices to be claimed, or by a device plugin",
-            ),
-            (census.unusable, "not ready or cordoned"),
-            (
-                census.not_asked,
-                "not asked, since the pod says too much about nodes: say less in its affinity and tolerations",
-            ),
-        ];
-        NodeCount {
-            nodes: census.nodes,
-            kind: "node",
-            card: alternative.map(|alternative| cards_of_nodes(cluster, alternative)),
-            parts: parts.map(|(count, text)| (count, text.to_owned())).into(),
-        }
-    };
-    let alternatives = known_alternatives(cluster, shape);
-    let mut counts = Vec::new();
-    for alternative in &alternatives {
-        let of_same_cards = count(Some(alternative));
-        // Those that differ in numbers alone have the same nodes, and may differ in how many have room.
-        if !counts.contains(&of_same_cards) {
-            counts.push(of_same_cards);
-        }
-    }
-    if counts.is_empty() {
-        counts.push(count(None));
-    }
-    Nodes {
-        lead: lead.to_owned(),
-        counts,
-        are_away: some_away && !some_there,
-        over_quota: Vec::new(),
-        shape,
-        alternatives,
-    }
-}
-
-/// The cards that a node must have for an alternative, and by which way where it is not one for all.
-fn cards_of_nodes(cluster: &Cluster, alternative: &Alternative) -> String {
-    let names = cluster.names();
-    let ways = alternative.set().and_then(|set| Some((set, set.requested()?.0)));
-    let Some((set, requested)) = ways else {
-        return alternative.joined(names, " and ");
-    };
-    let claimed: Vec<_> = set.claimed().map(|(card, _)| names.card_name(card)).collect();
-    let requested = names.card_name(requested);
-    format!(
-        "{requested} by a device plugin and {} as devices",
-        claimed.join(" and ")
-    )
-}
-
-/// What a pod may have of cards, as far as the cluster has them.
-fn known_alternatives<'c>(cluster: &Cluster, shape: &'c Shape) -> Vec<&'c Alternative> {
-    let is_known = |alternative: &&Alternative| alternative.all(|card| cluster.resource_of(card).is_some());
-    shape.task.alternatives.iter().filter(is_known).collect()
-}
-
-fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
-    let Some(request) = &shape.task.mgpu else {
-        // The first of a group that is refused speaks for all.
-        return What::Said(format!("of a pod of its group that asks for shares of cards: {lead}"));
-    };
-    let census = mgpu::census(cluster, shape, request, lacks_quota(cluster, shape));
-    let policy = match request.policy {
-        Some(policy) => format!("with another compute policy than {policy}"),
-        None => format!(
-            "with another compute policy than {}, which is that of pods without annotation {MGPU_POLICY}",
-            ComputePolicy::default()
-        ),
-    };
-    let parts = [
-        (census.take, "that could take the pod by itself"),
-        (census.cards_in_use, "whose cards have no room for its containers"),
-        (
-            census.cards_too_small,
-            "whose cards are too small or too few for its containers, whatever is free of them",
-        ),
-        (
-            census.without_quota,
-            "whose card the queue has too little quota left for",
-        ),
-        (census.too_complex, "where no way was found"),
-        (census.over_quota, "whose quota for pods without GPU is used up"),
-        (census.lack_room, "without enough room"),
-        (census.lack_devices, "without free devices as the pod claims them"),
-        (census.other_policy, &policy),
-        (census.too_few_cards, "with fewer cards than a container asks for"),
-        (census.no_device_ids, "without a device id for each card"),
-        (census.other_cards, "with other cards than it may have"),
-        (
-            census.excluded,
-            "excluded by the pod's node selector, affinity or tolerations",
-        ),
-        (census.unusable, "not ready or cordoned"),
-        (
-            census.not_asked,
-            "not asked, since their cards take too long to search: say less about nodes, or ask for shares in fewer containers",
-        ),
-    ];
-    let count = NodeCount {
-        nodes: census.nodes,
-        kind: "mGPU node",
-        card: None,
-        parts: parts.map(|(count, text)| (count, text.to_owned())).into(),
-    };
-    What::Nodes(Nodes {
-        lead,
-        counts: vec![count],
-        are_away: census.unusable > 0
-            && census.take
-                + census.cards_in_use
-                + census.without_quota
-                + census.too_complex
-                + census.over_quota
-                + census.lack_room
-                + census.lack_devices
-                + census.not_asked
-                == 0,
-        over_quota: match census.over_quota {
-            0 => Vec::new(),
-            _ => over_quota(cluster, shape),
-        },
-        shape,
-        alternatives: known_alternatives(cluster, shape),
-    })
 }
 
 /// What the pod's card name says, without spaces, or would say: those that are claimed together with a plus between them.

@@ -1,5 +1,7 @@
 //! What mGPU nodes say to pods, asked for people: of all of them, within so many steps, since others wait meanwhile.
 
+use std::collections::BTreeSet;
+
 use crds::mgpu::MgpuRequest;
 
 use super::{Answer, Query, Says, Unfit, fit};
@@ -17,6 +19,8 @@ pub(crate) struct Census {
     pub nodes: usize,
     /// They would take the pod: others of its group have no room, or it is let in within moments.
     pub take: usize,
+    /// They would take the pod if nothing of them were set aside for others.
+    pub set_aside: usize,
     pub cards_in_use: usize,
     /// They would take the pod, which its queue has too little quota for there.
     pub without_quota: usize,
@@ -35,12 +39,13 @@ pub(crate) struct Census {
     pub not_asked: usize,
 }
 
-/// Asks every mGPU node; `lacks_quota` says of which of its alternatives the pod's queue has too little left. Only for messages: it looks at all
-/// of them.
+/// Asks every mGPU node; `kept` are the nodes of which something is set aside for others, and `lacks_quota` says of which of its alternatives the
+/// pod's queue has too little left. Only for messages: it looks at all of them.
 pub(crate) fn census(
     cluster: &Cluster,
     shape: &Shape,
     request: &MgpuRequest,
+    kept: &BTreeSet<NodeId>,
     lacks_quota: impl Fn(&Alternative) -> bool,
 ) -> Census {
     let mut census = Census::default();
@@ -62,6 +67,7 @@ pub(crate) fn census(
         };
         match says {
             Says::Takes(_) if without_quota => census.without_quota += 1,
+            Says::Takes(_) if kept.contains(node) => census.set_aside += 1,
             Says::Takes(_) => census.take += 1,
             Says::Refuses(Unfit::TooComplex) => census.too_complex += 1,
             Says::Refuses(Unfit::CardsInUse) if !could_hold(&mut query, *node) => census.cards_too_small += 1,

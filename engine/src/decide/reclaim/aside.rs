@@ -39,19 +39,16 @@ impl Aside {
     /// It is the turn of a shape: what is set aside for pods like it counts as free, and what is for those that stand behind it
     /// in its queue.
     pub(in crate::decide) fn open_for(&mut self, cluster: &mut Cluster, shape: &Shape) {
-        self.open(cluster, |aside| {
-            let is_behind = aside.queue == shape.queue && aside.priority < shape.priority;
-            is_behind || aside == shape || (aside.group.is_some() && aside.group == shape.group)
-        });
+        self.open(cluster, |aside| aside.is_for(shape));
     }
 
     /// It is the turn of a group as a whole.
     pub(in crate::decide) fn open_for_group(&mut self, cluster: &mut Cluster, group: WorkloadId) {
-        self.open(cluster, |aside| aside.group == Some(group));
+        self.open(cluster, |aside| aside.shape.group == Some(group));
     }
 
-    fn open(&mut self, cluster: &mut Cluster, whose: impl Fn(&Shape) -> bool) {
-        let (own, others): (Vec<_>, Vec<_>) = self.asides.iter().partition(|aside| whose(&aside.shape));
+    fn open(&mut self, cluster: &mut Cluster, whose: impl Fn(&SetAside) -> bool) {
+        let (own, others): (Vec<_>, Vec<_>) = self.asides.iter().partition(|aside| whose(aside));
         if !own.is_empty() {
             cluster.release(&self.hold);
             let queues = own.iter().map(|aside| aside.shape.queue).collect();

@@ -1,12 +1,16 @@
 //! What an eviction frees goes to whom others were evicted for, and to nobody else (docs/rules.md, **Queues**).
 
+use std::sync::Arc;
+
+use crds::configuration::Configuration;
+use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Action;
 use engine::reason::Reason;
 use serde_json::json;
 
 use super::reclaim::{RECLAIM, gone, victims};
 use super::{plain, worker, workers};
-use crate::world::{START, World, bare_pod, bare_queue, capacity, group, node, pod};
+use crate::world::{MGPU_CORE, MGPU_MEMORY, START, World, bare_pod, bare_queue, capacity, group, node, pod};
 
 /// A node with 8 cards, of which two queues deserve 4 each, and the first has all; pods of a third one go first.
 fn borrowed() -> World {
@@ -59,6 +63,90 @@ fn who_waits_for_what_is_set_aside_for_others_is_told_so() {
     );
     gone(&mut world, &evicted[1..]);
     assert_eq!(let_in(&mut world), ["big"]);
+}
+
+/// Two nodes with two cards, whole or shared. Of the first one, queue `a` has borrowed both, and gives them back to `b-0`: one is free already,
+/// and the other pod takes its time.
+fn one_of_two_is_free(are_shared: bool) -> World {
+    let conf = format!(
+        "actions: \"{RECLAIM}\"\ntiers: [{{plugins: [{{name: capacity, arguments: {{reclaimInterval: 1}}}}]}}]"
+    );
+    let cardgate = "{reservationTimeout: 1h, unnamedCards: free}";
+    let mut world = World::with(Arc::new(
+        Configuration::parse(Some(&conf), Some(cardgate)).unwrap().configuration,
+    ));
+    for name in ["n1", "n2"] {
+        let cards = if are_shared {
+            node(name).mgpu(2, 8000, "fixed-share")
+        } else {
+            node(name).cards("A", 2)
+        };
+        world.node(&cards);
+    }
+    for (name, cards) in [("a", 0), ("b", 2)] {
+        let queue = plain(name).deserved_cards(&format!(r#"{{"A": {cards}}}"#));
+        let queue = queue.deserved(MGPU_CORE, &(cards * 100).to_string());
+        world.queue(&queue.deserved(MGPU_MEMORY, &(cards * 8000).to_string()));
+    }
+    world.queue(&plain("c").set(["spec", "priority"], 9));
+    let index = "vke.volcengine.com/gpu-index-container-main";
+    for card in 0..2 {
+        let runs = pod(&format!("a-{card}")).queue("a").on("n1");
+        world.pod(&if are_shared {
+            runs.share(100, 8000).annotation(index, &card.to_string())
+        } else {
+            runs.asks("A", 1).assigned("A")
+        });
+    }
+    let entitled = pod("b-0").queue("b").pinned_to("n1");
+    world.pod(&if are_shared {
+        entitled.share(100, 0).container("second", 100, 0)
+    } else {
+        entitled.asks("A", 2)
+    });
+    let evicted = victims(&mut world);
+    assert_eq!(evicted.len(), 2);
+    gone(&mut world, &evicted[..1]);
+    let now = world.now;
+    world.eviction_ended(&evicted[1], EvictionOutcome::Evicted, now);
+    world
+}
+
+/// What is held while it is decided is not held while people are told.
+#[test]
+fn who_is_kept_out_by_room_that_is_set_aside_on_a_node_is_told_so() {
+    const SET_ASIDE: &str = "1 whose room is set aside for pods that others were evicted for";
+    for (are_shared, nodes) in [(false, "2 nodes with A"), (true, "2 mGPU nodes")] {
+        let asking = |name: &str| {
+            let pod = pod(name).queue("c").pinned_to("n1");
+            if are_shared {
+                pod.share(50, 4000)
+            } else {
+                pod.asks("A", 1)
+            }
+        };
+        let mut world = one_of_two_is_free(are_shared);
+        world.group(&group("g", 1));
+        world.pods([asking("c-0"), asking("g-0").of("g")]);
+        assert_eq!(let_in(&mut world), [""; 0], "shared: {are_shared}");
+        world.wait(2);
+        let told = world.notices();
+        let message = |name: &str| {
+            let notice = told.iter().find(|notice| &*notice.pod.name == name);
+            &*notice
+                .unwrap_or_else(|| panic!("{name} is told nothing: {told:?}"))
+                .message
+        };
+        let counted = format!("{nodes}: {SET_ASIDE}, 1 excluded by the pod's node selector, affinity or tolerations");
+        assert!(message("c-0").ends_with(&counted), "{}", message("c-0"));
+        // It may be its own, or for want of room for the others of a group.
+        for other in ["b-0", "g-0"] {
+            assert!(!message(other).contains("set aside"), "{other}: {}", message(other));
+        }
+        world.remove_pod("g-0");
+        world.remove_pod("b-0");
+        assert_eq!(let_in(&mut world), ["c-0"], "shared: {are_shared}");
+    }
 }
 
 #[test]
