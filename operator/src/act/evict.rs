@@ -73,18 +73,20 @@ impl Actor {
     /// Evicts a pod that is to end at once. One that may have been evicted without a word of it, and is gone when that is asked again, was.
     async fn evict_until_answered(&self, pod: &PodRef) -> Result<(), Failure> {
         let mut may_be_done = false;
-        for pause in PAUSES {
-            match self.evict(pod, How::Briefly).await {
-                Err(failure) if failure.is_gone() && may_be_done => return Ok(()),
-                Err(failure) if failure.may_be_done() => may_be_done = true,
-                Err(failure) if failure.is_passing() => {}
-                answer => return answer,
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let Err(failure) = self.evict(pod, How::Briefly).await else {
+                return Ok(());
+            };
+            if failure.is_gone() && may_be_done {
+                return Ok(());
             }
-            sleep(pause).await;
-        }
-        match self.evict(pod, How::Briefly).await {
-            Err(failure) if failure.is_gone() && may_be_done => Ok(()),
-            answer => answer,
+            may_be_done |= failure.may_be_done();
+            let is_asked_again = failure.may_be_done() || failure.is_passing();
+            match pauses.next() {
+                Some(pause) if is_asked_again => sleep(pause).await,
+                _ => return Err(failure),
+            }
         }
     }
 

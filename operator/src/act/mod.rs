@@ -112,7 +112,8 @@ impl Failure {
         matches!(status.code, TOO_MANY_REQUESTS | 502..=504) && !is_forbidden
     }
 
-    /// Whether it may have been done nevertheless: nobody answered, or who did lost sight of it.
+    /// Whether it may have been done nevertheless: nobody answered, or who did lost sight of it. A pod with several disruption budgets is answered
+    /// with the same code as that.
     fn may_be_done(&self) -> bool {
         matches!(self, Self::Other(_)) || matches!(self, Self::Api(status) if status.code >= 500)
     }
