@@ -141,14 +141,18 @@ impl Question<'_> {
     /// Of which shares or cards there is too little on a node that lacks this: where the number of some cards does not suffice, of
     /// those.
     fn of_cards_on(&self, missing: &[Need]) -> Cow<'_, [Dimension]> {
-        let is_short =
-            |card: &&Dimension| card.card().is_some() && missing.iter().any(|(_, missing, _)| missing == *card);
-        let short: Vec<_> = self.of_cards.iter().filter(is_short).copied().collect();
-        if short.is_empty() {
-            Cow::Borrowed(&self.of_cards)
-        } else {
-            Cow::Owned(short)
+        let is_card = |dimension: &&Dimension| dimension.card().is_some();
+        let is_short = |card: &&Dimension| is_card(card) && missing.iter().any(|(_, missing, _)| missing == *card);
+        if !self.of_cards.iter().any(|card| is_short(&card)) {
+            return Cow::Borrowed(&self.of_cards);
         }
+        let asked = self.of_cards.iter();
+        Cow::Owned(
+            asked
+                .filter(|asked| !is_card(asked) || is_short(asked))
+                .copied()
+                .collect(),
+        )
     }
 
     fn could_take(&self, node: NodeId) -> bool {
