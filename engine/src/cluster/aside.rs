@@ -46,17 +46,20 @@ impl RoomAside {
     }
 }
 
-/// What is set aside for all pods of a queue: of levels, and of nodes by name.
+/// What is set aside for all pods of a look: of queues, as a gang may be in several, and of nodes by name.
 struct SumsAside<'a> {
-    charged: Totals,
+    charged: BTreeMap<QueueId, Totals>,
     on_nodes: BTreeMap<&'a str, Totals>,
 }
 
 impl<'a> SumsAside<'a> {
     fn of(asides: &'a [SetAside]) -> Self {
-        let (mut charged, mut on_nodes) = (Totals::default(), BTreeMap::<&str, Totals>::new());
+        let (mut charged, mut on_nodes) = (BTreeMap::<_, Totals>::new(), BTreeMap::<&str, Totals>::new());
         for aside in asides {
-            charged.add_all(&aside.charge.amounts);
+            charged
+                .entry(aside.shape.queue)
+                .or_default()
+                .add_all(&aside.charge.amounts);
             if let Some(room) = &aside.room {
                 on_nodes.entry(&room.node).or_default().add_all(&room.kept);
             }
@@ -83,8 +86,12 @@ impl SetAside {
     /// it in its queue.
     pub(crate) fn is_for(&self, shape: &Shape) -> bool {
         let own = &*self.shape;
-        let is_behind = own.queue == shape.queue && own.priority < shape.priority;
-        is_behind || own == shape || (own.group.is_some() && own.group == shape.group)
+        self.is_behind(shape) || own == shape || (own.group.is_some() && own.group == shape.group)
+    }
+
+    /// Whether pods of this shape go before the one that it is for, in its queue.
+    fn is_behind(&self, shape: &Shape) -> bool {
+        self.shape.queue == shape.queue && self.shape.priority < shape.priority
     }
 
     /// The dimensions of it.
@@ -140,10 +147,13 @@ impl Cluster {
     /// up by then what the queue deserves; but for CPU and memory of which there is enough.
     pub(crate) fn claim_of(&self, queue: QueueId, asides: &[SetAside]) -> BTreeMap<Dimension, i32> {
         let sums = SumsAside::of(asides);
-        let charged = sums.charged.iter().map(|(dimension, _)| dimension);
-        let shared_out = charged.filter(|dimension| self.is_shared_out(queue, *dimension));
+        let charged = sums.charged.values().flat_map(Totals::iter);
+        let charged: BTreeSet<_> = charged.map(|(dimension, _)| dimension).collect();
+        let shared_out = charged
+            .into_iter()
+            .filter(|dimension| self.is_shared_out(queue, *dimension));
         let claims = shared_out.filter_map(|dimension| {
-            let is_enough = self.has_enough_for(queue, dimension, &sums);
+            let is_enough = self.has_enough_for(dimension, &sums);
             if is_enough && self.may_be_left(queue, dimension, asides) {
                 return None;
             }
@@ -155,9 +165,12 @@ impl Cluster {
         claims.collect()
     }
 
-    /// Whether a queue and all above it have enough of a dimension for what is set aside, as things are, and so have the nodes.
-    fn has_enough_for(&self, queue: QueueId, dimension: Dimension, sums: &SumsAside<'_>) -> bool {
-        let asked = i64::try_from(sums.charged.get(dimension)).unwrap_or(i64::MAX);
+    /// Whether queues and all above them have enough of a dimension for what is set aside, as things are, and so have the nodes.
+    fn has_enough_for(&self, dimension: Dimension, sums: &SumsAside<'_>) -> bool {
+        let has_quota = |(queue, charged): (&QueueId, &Totals)| {
+            let asked = i64::try_from(charged.get(dimension)).unwrap_or(i64::MAX);
+            self.room(*queue, dimension, asked).is_ok()
+        };
         let lacks = |(name, asked): (&&str, &Totals)| {
             let node = self.nodes.id(name).map(|id| self.node(id));
             let offer = node.and_then(|node| Some((node, node.offer()?)));
@@ -165,7 +178,7 @@ impl Cluster {
                 node.used.get(dimension) + asked.get(dimension) > i128::from(offer.amount(dimension))
             })
         };
-        self.room(queue, dimension, asked).is_ok() && !sums.on_nodes.iter().any(lacks)
+        sums.charged.iter().all(has_quota) && !sums.on_nodes.iter().any(lacks)
     }
 
     /// Whether of a dimension that there is enough of nobody need leave anything to whom others were evicted for: of CPU and memory, where no
@@ -215,11 +228,12 @@ impl Cluster {
         self.reclaims.asides().any(|aside| aside.shape.group == Some(group))
     }
 
-    /// Whether something is set aside for this pod that others were evicted for.
-    pub(crate) fn was_evicted_for(&self, id: PodId) -> bool {
+    /// The pods, by uid, that others were evicted for, and whose place this one may take: it is one of them, or goes before them in their queue.
+    pub(crate) fn evicted_for(&self, id: PodId, shape: &Shape) -> impl Iterator<Item = &Arc<str>> {
         let uid = self.pod(id).map(|pod| &pod.uid);
-        let mut asides = self.reclaims.asides();
-        asides.any(|aside| aside.is_by_eviction && Some(&aside.uid) == uid)
+        let asides = self.reclaims.asides().filter(|aside| aside.is_by_eviction);
+        let own = asides.filter(move |aside| Some(&aside.uid) == uid || aside.is_behind(shape));
+        own.map(|aside| &aside.uid)
     }
 
     /// The nodes of which something is set aside for others than pods of this shape.

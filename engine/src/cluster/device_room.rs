@@ -17,7 +17,7 @@ use crate::names::ResourceId;
 use crate::steps::Steps;
 use crate::task::Task;
 
-/// The devices that are set aside at the moment for pods that others are evicted for.
+/// The devices that are set aside at the moment.
 #[derive(Debug, Default)]
 pub(super) struct DevicesAside {
     /// The pods, by the node that they are expected on.
@@ -205,8 +205,7 @@ impl Cluster {
     }
 
     /// The claims with devices of a node that only pods name which are counted as gone, or which nobody names any more: Kubernetes'
-    /// controller ends those after their pod. Not those that are reserved for nobody, though they are allocated: nobody ends these
-    /// (docs/security.md, **What is not protected**).
+    /// controller ends those after their pod. Not those that nobody ends (docs/security.md, **What is not protected**).
     fn claims_about_to_end(&self, node: &Node, without: &[PodId]) -> Vec<ClaimKey> {
         let is_away = |uid: &Arc<str>| {
             let id = self.pod_with_uid(uid);
@@ -217,7 +216,7 @@ impl Cluster {
         let holders = room.into_iter().flat_map(Room::holders);
         let ends = holders.filter(|key| match self.claimed.users.get(*key) {
             Some(users) => users.iter().all(is_away),
-            None => self.claimed.devices.is_reserved(key),
+            None => self.claimed.devices.ends_with_users(key),
         });
         ends.cloned().collect()
     }

@@ -166,6 +166,7 @@ fn look_at(
         taken: Vec::new(),
         assumed: Vec::new(),
         evicted_for: BTreeSet::new(),
+        inherited: BTreeSet::new(),
         groups: BTreeSet::new(),
         evictions: Vec::new(),
         pools: Pools::default(),
@@ -240,6 +241,8 @@ struct Look {
     assumed: Vec<Assumed>,
     /// The pods that others are evicted for, or were, with all of their gang.
     evicted_for: BTreeSet<PodId>,
+    /// Those, by uid, that others were evicted for before, and whose place one of these has now.
+    inherited: BTreeSet<Arc<str>>,
     /// The groups of which pods get in together.
     groups: BTreeSet<WorkloadId>,
     evictions: Vec<Eviction>,
@@ -255,10 +258,7 @@ impl Look {
         if let Ok(grant) = verdict::judge(cluster, shape, None, &self.effort) {
             // A gang whose first pods have room waits for its others. Whoever others went for keeps what came free until it is let in: its turn may
             // come later, or the claim of one of those that went still be there.
-            let others_went = cluster.was_evicted_for(id);
-            if others_went {
-                self.evicted_for.insert(id);
-            }
+            let others_went = self.inherit(cluster, shape, id);
             let something_gives_way = self.is_leaving || !self.taken.is_empty() || shape.group.is_some() || others_went;
             return something_gives_way
                 && is_entitled(cluster, shape, id, grant.alternative.as_ref())
@@ -286,6 +286,17 @@ impl Look {
         self.evictions.push(eviction);
         self.evicted_for.insert(id);
         self.assume(cluster, id, grant)
+    }
+
+    /// Whether others went for a pod, or for one that it goes before in its queue: of those each is followed by one.
+    fn inherit(&mut self, cluster: &Cluster, shape: &Shape, id: PodId) -> bool {
+        let mut before = cluster.evicted_for(id, shape);
+        let Some(of) = before.find(|uid| !self.inherited.contains(*uid)) else {
+            return false;
+        };
+        self.inherited.insert(Arc::clone(of));
+        self.evicted_for.insert(id);
+        true
     }
 
     /// Where a pod would go that is entitled to it.

@@ -217,16 +217,16 @@ impl Devices {
 
     /// Takes what a claim says; where that is news, the nodes of which other devices are allocated than before.
     pub fn apply_claim(&mut self, key: &ClaimKey, mut claim: ResourceClaim, epoch: u64) -> Option<BTreeSet<Arc<str>>> {
-        // Nothing that is in there counts, but whether there is anybody.
+        // Of what is in there nothing else counts.
+        let ends_with_users = ends_with_users(&claim);
         claim.metadata = Metadata::default();
-        let is_reserved = !claim.status.reserved_for.is_empty();
         claim.status.reserved_for.clear();
         cut_excess(&mut claim.spec);
         if let Some(known) = self.claims.get_mut(key)
             && *known.claim == claim
         {
             known.seen = epoch;
-            known.is_reserved = is_reserved;
+            known.ends_with_users = ends_with_users;
             return None;
         }
         if claim.status.allocation.is_some() {
@@ -242,7 +242,7 @@ impl Devices {
         let claim = Arc::new(claim);
         let before = self
             .claims
-            .insert(key.clone(), KnownClaim::new(Arc::clone(&claim), epoch, is_reserved));
+            .insert(key.clone(), KnownClaim::new(Arc::clone(&claim), epoch, ends_with_users));
         let before = before.as_ref().map(|before| &*before.claim);
         Some(self.rooms.allocate(key, before, Some(&claim), &self.inventory))
     }
@@ -264,9 +264,9 @@ impl Devices {
         self.claims.get(key).map(|known| &known.claim)
     }
 
-    /// Whether what was allocated to a claim is reserved for anybody.
-    pub fn is_reserved(&self, key: &ClaimKey) -> bool {
-        self.claims.get(key).is_some_and(|known| known.is_reserved)
+    /// Whether what was allocated to a claim comes free once who names it is gone.
+    pub fn ends_with_users(&self, key: &ClaimKey) -> bool {
+        self.claims.get(key).is_some_and(|known| known.ends_with_users)
     }
 
     /// Whether a claim was allocated.
@@ -375,4 +375,10 @@ impl Devices {
 fn forms_of(claim: &ResourceClaim) -> impl Iterator<Item = &SubRequest> {
     let requests = claim.spec.devices.requests.iter();
     requests.flat_map(|request| request.exactly.iter().chain(&request.first_available))
+}
+
+/// Whether Kubernetes' controller takes back what was allocated to a claim when who names it is gone: its devices are reserved for somebody, or it is
+/// being deleted. Nobody does of any other claim; of its owners tenants say what they like.
+fn ends_with_users(claim: &ResourceClaim) -> bool {
+    !claim.status.reserved_for.is_empty() || claim.metadata.deletion_timestamp.is_some()
 }

@@ -20,9 +20,8 @@ pub(super) struct KnownClaim {
     pub(super) claim: Arc<ResourceClaim>,
     /// The list of all claims in which it was seen last.
     pub(super) seen: u64,
-    /// Whether its devices are reserved for anybody: Kubernetes' controller takes them back from whoever is gone, and with the last of these
-    /// they come free.
-    pub(super) is_reserved: bool,
+    /// Whether its devices come free once who names it is gone.
+    pub(super) ends_with_users: bool,
     given: Option<Found<CardCounts>>,
     asked: Option<Found<ClaimAsked>>,
 }
@@ -44,11 +43,11 @@ pub(super) struct ClaimAsked {
 }
 
 impl KnownClaim {
-    pub(super) fn new(claim: Arc<ResourceClaim>, seen: u64, is_reserved: bool) -> Self {
+    pub(super) fn new(claim: Arc<ResourceClaim>, seen: u64, ends_with_users: bool) -> Self {
         Self {
             claim,
             seen,
-            is_reserved,
+            ends_with_users,
             given: None,
             asked: None,
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::PEN;
 use crate::amounts::{Amounts, Dimension, Totals};
 use crate::cluster::Cluster;
-use crate::cluster::aside::{Awaited, SetAside};
+use crate::cluster::aside::{Awaited, RoomAside, SetAside};
 use crate::cluster::below::Below;
 use crate::ids::{NodeId, PodId, QueueId};
 
@@ -51,16 +51,16 @@ impl Cluster {
     fn count_aside(&mut self, aside: &SetAside, sign: i128) {
         let queue = aside.shape.queue;
         self.without_waking([queue], |cluster| cluster.charge_aside(aside, sign));
-        let Some((node, request)) = self.room_of(aside, false) else {
+        let Some((node, room)) = self.room_of(aside) else {
             return;
         };
-        self.nodes[node].books(PEN).set_aside(request, sign);
+        self.nodes[node].books(PEN).set_aside(room.held(false), sign);
         self.count_request_without_gpu(node, aside.shape.task.first_request(), false, sign);
     }
 
     /// Counts as taken what is free now and will not be once these pods have gone and those have what is set aside for them. What
-    /// is still to come free for a queue is not counted twice. Who is judged now is of these `queues`: its place was found beside those of the others
-    /// there, which need leave no more to each other than each requests.
+    /// is still to come free for a queue is not counted twice. Whoever is judged now has something set aside in these `queues`: places there were
+    /// found beside each other, and need leave no more to each other than each requests once nobody is to go from their node any more.
     pub(crate) fn hold<'a>(
         &mut self,
         asides: impl Iterator<Item = &'a SetAside>,
@@ -153,12 +153,14 @@ impl Cluster {
 
     fn hold_of_nodes(&self, hold: &mut Hold, asides: &[&SetAside], leaving: &[PodId], judged_beside: bool) {
         let mut nodes = BTreeMap::<NodeId, [Totals; 2]>::new();
+        // As long as somebody is still to go, it is open which cards are for whom.
+        let open: BTreeSet<_> = leaving.iter().filter_map(|id| self.pod(*id)?.room).collect();
         for aside in asides {
-            let Some((node, request)) = self.room_of(aside, judged_beside) else {
+            let Some((node, room)) = self.room_of(aside) else {
                 continue;
             };
             let [used, without_gpu] = nodes.entry(node).or_default();
-            used.add_all(request);
+            used.add_all(room.held(judged_beside && !open.contains(&node)));
             if !self.asks_for_gpu(aside.shape.task.first_request()) {
                 without_gpu.add_all(aside.shape.task.first_request());
             }
@@ -240,9 +242,9 @@ impl Cluster {
         [own, below.allocated.clone(), below.held.clone()]
     }
 
-    fn room_of<'a>(&self, aside: &'a SetAside, judged_beside: bool) -> Option<(NodeId, &'a Amounts)> {
+    fn room_of<'a>(&self, aside: &'a SetAside) -> Option<(NodeId, &'a RoomAside)> {
         let room = aside.room.as_ref()?;
-        Some((self.nodes.id(&room.node)?, room.held(judged_beside)))
+        Some((self.nodes.id(&room.node)?, room))
     }
 
     /// Changes sums of these queues and those above, which are only tried.

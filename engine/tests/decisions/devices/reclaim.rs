@@ -339,9 +339,7 @@ fn a_device_that_is_set_aside_is_given_to_nobody_else() {
     assert_eq!(victims(&mut world), ["a-0"]);
     let other = claimed(&mut world, "c-0", "c", &exactly(1, Some("A")));
     world.pod(&other.pinned_to("n1"));
-    go(&mut world, "a-0");
-    assert_eq!(world.admit(), [admitted("b-0", "A")]);
-    // The device of the other node is free for whoever comes.
+    // The device of the other node is free for whoever comes, and what is set aside is in no number of cards.
     let elsewhere = claimed(&mut world, "c-1", "c", &exactly(1, Some("A")));
     world.pod(&elsewhere.pinned_to("n2"));
     assert_eq!(world.admit(), [admitted("c-1", "A")]);
@@ -349,6 +347,36 @@ fn a_device_that_is_set_aside_is_given_to_nobody_else() {
     let tallies = world.cluster.card(card).unwrap().tallies.values();
     let numbers: Vec<_> = tallies.map(|tally| (tally.total, tally.used, tally.free)).collect();
     assert_eq!(numbers, [(2, 2, 0)]);
+    go(&mut world, "a-0");
+    assert_eq!(world.admit(), [admitted("b-0", "A")]);
+}
+
+/// Who comes in between goes before the pod that the other one was evicted for, and takes its place with all that goes with it.
+#[test]
+fn a_device_is_kept_for_who_takes_over_until_the_claim_of_whom_it_was_taken_back_from_is_gone() {
+    let mut world = one_each();
+    let claimant = claimed(&mut world, "b-0", "b", &exactly(1, Some("A")));
+    world.pod(&claimant.pinned_to("n1"));
+    assert_eq!(victims(&mut world), ["a-0"]);
+    let leaves = claiming(pod("a-0").queue("a"), "a-0-gpu").assigned("A").on("n1");
+    world.pod(&leaves.deleted(30));
+    let urgent = claimed(&mut world, "b-1", "b", &exactly(1, Some("A")));
+    world.pod(&urgent.pinned_to("n1").priority(10));
+    let other = claimed(&mut world, "c-0", "c", &exactly(1, Some("A")));
+    world.pod(&other.pinned_to("n1"));
+    let rounds = |world: &mut World| {
+        for _ in 0..3 {
+            world.wait(2);
+            assert_eq!(world.admit_names(), [""; 0]);
+        }
+    };
+    rounds(&mut world);
+    let now = world.now;
+    world.eviction_ended("a-0", EvictionOutcome::Evicted, now);
+    world.remove_pod("a-0");
+    rounds(&mut world);
+    world.remove_claim("a-0-gpu");
+    assert_eq!(world.admit(), [admitted("b-1", "A")]);
 }
 
 /// One is free already, and of the other one it is waited that it is given back: by then the free one would be gone.
@@ -435,6 +463,13 @@ fn a_tainted_device_that_is_held_hides_no_other_from_who_would_have_something_el
 /// Half of each card is borrowed, so neither has room: as the pod claims a device too, nobody was asked for shares.
 #[test]
 fn shares_are_taken_back_for_who_claims_devices_too() {
+    for is_device_free in [true, false] {
+        are_shares_taken_back(is_device_free);
+    }
+}
+
+#[track_caller]
+fn are_shares_taken_back(is_device_free: bool) {
     let mut world = World::with(capacity(RECLAIM, ""));
     let mgpu_node = node("n1").cards("L", 1).offers(GPU, "0");
     world.node(&mgpu_node.mgpu(2, 10_000, "fixed-share"));
@@ -449,9 +484,19 @@ fn shares_are_taken_back_for_who_claims_devices_too() {
         let on = ("vke.volcengine.com/gpu-index-container-main", index.to_string());
         world.pod(&borrower.annotation(on.0, &on.1).created(index));
     }
+    if !is_device_free {
+        world.claim("a-2-gpu", &exactly(1, Some("A")), &allocated("n1", &["gpu-0"]));
+        let holder = claiming(pod("a-2").queue("c"), "a-2-gpu").created(2);
+        world.queue(&bare_queue("c").deserved_cards(r#"{"A": 0}"#));
+        world.pod(&holder.assigned("A").on("n1"));
+    }
     let claimant = claimed(&mut world, "b-0", "b", &exactly(1, Some("A")));
     world.pod(&claimant.share(50, 1000));
-    assert_eq!(victims(&mut world), ["a-1"]);
-    world.remove_pod("a-1");
+    let mut evicted = victims(&mut world);
+    evicted.sort();
+    assert_eq!(evicted, if is_device_free { &["a-1"][..] } else { &["a-1", "a-2"] });
+    for name in &evicted {
+        go(&mut world, name);
+    }
     assert_eq!(world.admit_names(), ["b-0"]);
 }

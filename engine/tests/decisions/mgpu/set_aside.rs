@@ -83,3 +83,42 @@ fn pods_of_another_queue_have_nothing_of_it() {
     world.pod(&pod("c-0").queue("c").share(50, 4000));
     assert_eq!(world.admit_names(), ["b-0"]);
 }
+
+/// Of two cards each has a part borrowed, and the larger part comes free first: whoever asks for the smaller one would fit there, and then the
+/// other one nowhere.
+#[test]
+fn nobody_takes_the_card_that_another_one_of_its_queue_needs() {
+    let mut world = borrowed();
+    world.remove_pod("a-0");
+    world.node(&node("n1").mgpu(2, 8000, FIXED));
+    world.queue(
+        &bare_queue("keeps")
+            .deserved(MGPU_CORE, "100")
+            .deserved(MGPU_MEMORY, "8000"),
+    );
+    let on = |name: &str, queue: &str, core: i64, card: &str| {
+        let pod = pod(name).queue(queue).share(core, core * 80);
+        pod.on("n1").annotation(INDEX, card)
+    };
+    world.pod(&on("k-0", "keeps", 40, "0"));
+    world.pod(&on("k-1", "keeps", 60, "1"));
+    world.pod(&on("a-0", "a", 60, "0").created(0));
+    world.pod(&on("a-1", "a", 40, "1").created(1));
+    world.pod(&pod("b-0").queue("b").share(40, 3200).created(2));
+    world.pod(&pod("b-1").queue("b").share(60, 4800).created(3));
+    let mut evicted = Vec::new();
+    for action in world.decide() {
+        let Action::Evict(eviction) = action else {
+            panic!("not an eviction: {action:?}");
+        };
+        evicted.extend(eviction.victims.iter().map(|victim| victim.pod.name.to_string()));
+    }
+    evicted.sort();
+    assert_eq!(evicted, ["a-0", "a-1"]);
+    for (gone, let_in) in [("a-0", &[][..]), ("a-1", &["b-0", "b-1"])] {
+        let now = world.now;
+        world.eviction_ended(gone, EvictionOutcome::Evicted, now);
+        world.remove_pod(gone);
+        assert_eq!(world.admit_names(), let_in);
+    }
+}
