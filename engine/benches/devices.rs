@@ -19,6 +19,8 @@ fn main() {
     divan::main();
 }
 
+/// Selects the device of each node that is given away.
+const GIVEN_AWAY: &str = "device.attributes['gpu.nvidia.com'].index == 0";
 const NVIDIA: &str = "gpu.nvidia.com";
 const SIZES: [usize; 2] = [100, 5_000];
 
@@ -152,32 +154,25 @@ fn a_pod_is_let_in(bencher: Bencher<'_, '_>, nodes: usize) {
 /// A pod asks for the one device that all nodes have given away: each is asked.
 #[divan::bench(args = SIZES, sample_count = 5, sample_size = 1)]
 fn a_pod_that_no_node_takes(bencher: Bencher<'_, '_>, nodes: usize) {
-    let mut world = cluster(nodes);
-    let first = ["device.attributes['gpu.nvidia.com'].index == 0"];
-    let mut number = 0;
-    bencher.bench_local(|| {
-        number += 1;
-        let name = format!("more-{number}");
-        world.claim(&name, &requests(1, &first), &json!({}));
-        world.pod(&claiming(pod(&name), &name));
-        assert!(world.decide().is_empty());
-        world.remove_pod(&name);
-        world.remove_claim(&name);
-    });
+    keep_out(bencher, nodes, &[GIVEN_AWAY]);
 }
 
 /// The same with selectors of so many characters, which are asked of each of 800 devices: it takes no longer with long ones.
 #[divan::bench(args = [10, 10_000], sample_count = 10, sample_size = 2)]
 fn a_pod_with_long_selectors(bencher: Bencher<'_, '_>, length: usize) {
-    let mut world = cluster(100);
     let long = ["a", "b", "c"].map(|letter| format!("device.driver != '{}'", letter.repeat(length)));
-    let mut more: Vec<_> = long.iter().map(|text| &**text).collect();
-    more.push("device.attributes['gpu.nvidia.com'].index == 0");
+    let selectors: Vec<_> = long.iter().map(|text| &**text).chain([GIVEN_AWAY]).collect();
+    keep_out(bencher, 100, &selectors);
+}
+
+/// Pods come one after the other that no node takes.
+fn keep_out(bencher: Bencher<'_, '_>, nodes: usize, selectors: &[&str]) {
+    let mut world = cluster(nodes);
     let mut number = 0;
     bencher.bench_local(|| {
         number += 1;
         let name = format!("more-{number}");
-        world.claim(&name, &requests(1, &more), &json!({}));
+        world.claim(&name, &requests(1, selectors), &json!({}));
         world.pod(&claiming(pod(&name), &name));
         assert!(world.decide().is_empty());
         world.remove_pod(&name);
