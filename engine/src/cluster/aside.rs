@@ -61,7 +61,7 @@ impl<'a> SumsAside<'a> {
                 .or_default()
                 .add_all(&aside.charge.amounts);
             if let Some(room) = &aside.room {
-                on_nodes.entry(&room.node).or_default().add_all(&room.kept);
+                on_nodes.entry(&room.node).or_default().add_all(&room.request);
             }
         }
         Self { charged, on_nodes }
@@ -108,12 +108,7 @@ impl SetAside {
 impl Cluster {
     /// What a pod that is assumed to be let in would have, to be set aside for it: what it is charged, and on its node what it
     /// requests, of these dimensions all that the node has.
-    pub(crate) fn to_set_aside(
-        &self,
-        id: PodId,
-        whole: impl Fn(Dimension) -> bool,
-        is_by_eviction: bool,
-    ) -> Option<SetAside> {
+    pub(crate) fn to_set_aside(&self, id: PodId, whole: impl Fn(Dimension) -> bool) -> Option<SetAside> {
         let pod = self.pod(id)?;
         let on_node = |node| {
             let node = self.node(node);
@@ -138,7 +133,7 @@ impl Cluster {
             shape: Arc::clone(&pod.waits.as_ref()?.shape),
             charge: pod.charge.clone()?,
             room: pod.room.and_then(on_node),
-            is_by_eviction,
+            is_by_eviction: false,
         })
     }
 
@@ -228,12 +223,40 @@ impl Cluster {
         self.reclaims.asides().any(|aside| aside.shape.group == Some(group))
     }
 
-    /// The pods, by uid, that others were evicted for, and whose place this one may take: it is one of them, or goes before them in their queue.
-    pub(crate) fn evicted_for(&self, id: PodId, shape: &Shape) -> impl Iterator<Item = &Arc<str>> {
+    /// Whether others were evicted for this pod, or for one that it goes before in its queue.
+    pub(crate) fn was_evicted_for(&self, id: PodId, shape: &Shape) -> bool {
         let uid = self.pod(id).map(|pod| &pod.uid);
+        let mut asides = self.set_aside_by_eviction();
+        asides.any(|aside| Some(&aside.uid) == uid || aside.is_behind(shape))
+    }
+
+    fn set_aside_by_eviction(&self) -> impl Iterator<Item = &SetAside> {
         let asides = self.reclaims.asides().filter(|aside| aside.is_by_eviction);
-        let own = asides.filter(move |aside| Some(&aside.uid) == uid || aside.is_behind(shape));
-        own.map(|aside| &aside.uid)
+        asides.filter(|aside| self.still_waits(aside))
+    }
+
+    /// Marks of what is to be set aside what others are evicted for: for `evicted_for` now, or before for the same pods. Who gets nothing any more is
+    /// followed by one that goes before it in its queue; and of a gang others went for all, or for none.
+    pub(crate) fn mark_those_evicted_for(&self, asides: &mut [SetAside], evicted_for: &BTreeSet<PodId>) {
+        let before: BTreeMap<_, _> = self.set_aside_by_eviction().map(|aside| (&aside.uid, aside)).collect();
+        for aside in &mut *asides {
+            let is_new = self
+                .pod_with_uid(&aside.uid)
+                .is_some_and(|id| evicted_for.contains(&id));
+            aside.is_by_eviction = is_new || before.contains_key(&aside.uid);
+        }
+        let kept: BTreeSet<_> = asides.iter().map(|aside| Arc::clone(&aside.uid)).collect();
+        for gone in before.values().filter(|before| !kept.contains(&before.uid)) {
+            let mut others = asides.iter_mut().filter(|aside| !aside.is_by_eviction);
+            if let Some(heir) = others.find(|aside| gone.is_behind(&aside.shape)) {
+                heir.is_by_eviction = true;
+            }
+        }
+        let marked = asides.iter().filter(|aside| aside.is_by_eviction);
+        let gangs: BTreeSet<_> = marked.filter_map(|aside| aside.shape.group).collect();
+        for aside in asides {
+            aside.is_by_eviction |= aside.shape.group.is_some_and(|group| gangs.contains(&group));
+        }
     }
 
     /// The nodes of which something is set aside for others than pods of this shape.

@@ -166,7 +166,6 @@ fn look_at(
         taken: Vec::new(),
         assumed: Vec::new(),
         evicted_for: BTreeSet::new(),
-        inherited: BTreeSet::new(),
         groups: BTreeSet::new(),
         evictions: Vec::new(),
         pools: Pools::default(),
@@ -195,10 +194,7 @@ fn look_at(
     }
     let assumed = look.assumed.iter();
     let is_share = |dimension| is_share(cluster, dimension);
-    let asides = assumed.filter_map(|assumed| {
-        let is_by_eviction = look.evicted_for.contains(&assumed.pod);
-        cluster.to_set_aside(assumed.pod, is_share, is_by_eviction)
-    });
+    let asides = assumed.filter_map(|assumed| cluster.to_set_aside(assumed.pod, is_share));
     let leaving_or_taken = leaving.iter().chain(&look.taken);
     let awaited = leaving_or_taken.filter_map(|id| Some(Arc::clone(&cluster.pod(*id)?.uid)));
     let by_others = cluster.awaited_by_others(queue);
@@ -212,6 +208,7 @@ fn look_at(
     look.forget_assumptions(cluster, 0);
     cluster.put_back(&look.taken);
     cluster.put_back(&leaving);
+    cluster.mark_those_evicted_for(&mut expected.asides, &look.evicted_for);
     expected.claim = cluster.claim_of(queue, &expected.asides);
     cluster.end_looking_ahead();
     cluster.free_asides(&aside);
@@ -239,10 +236,8 @@ struct Look {
     taken: Vec<PodId>,
     /// Pods that get in by that, counted as there.
     assumed: Vec<Assumed>,
-    /// The pods that others are evicted for, or were, with all of their gang.
+    /// The pods that others are evicted for.
     evicted_for: BTreeSet<PodId>,
-    /// Those, by uid, that others were evicted for before, and whose place one of these has now.
-    inherited: BTreeSet<Arc<str>>,
     /// The groups of which pods get in together.
     groups: BTreeSet<WorkloadId>,
     evictions: Vec<Eviction>,
@@ -258,7 +253,7 @@ impl Look {
         if let Ok(grant) = verdict::judge(cluster, shape, None, &self.effort) {
             // A gang whose first pods have room waits for its others. Whoever others went for keeps what came free until it is let in: its turn may
             // come later, or the claim of one of those that went still be there.
-            let others_went = self.inherit(cluster, shape, id);
+            let others_went = cluster.was_evicted_for(id, shape);
             let something_gives_way = self.is_leaving || !self.taken.is_empty() || shape.group.is_some() || others_went;
             return something_gives_way
                 && is_entitled(cluster, shape, id, grant.alternative.as_ref())
@@ -286,17 +281,6 @@ impl Look {
         self.evictions.push(eviction);
         self.evicted_for.insert(id);
         self.assume(cluster, id, grant)
-    }
-
-    /// Whether others went for a pod, or for one that it goes before in its queue: of those each is followed by one.
-    fn inherit(&mut self, cluster: &Cluster, shape: &Shape, id: PodId) -> bool {
-        let mut before = cluster.evicted_for(id, shape);
-        let Some(of) = before.find(|uid| !self.inherited.contains(*uid)) else {
-            return false;
-        };
-        self.inherited.insert(Arc::clone(of));
-        self.evicted_for.insert(id);
-        true
     }
 
     /// Where a pod would go that is entitled to it.
@@ -350,9 +334,6 @@ impl Look {
                 first.victims.extend(together.flat_map(|eviction| eviction.victims));
                 self.evictions.push(first);
             }
-            if pods.iter().any(|(pod, _)| self.evicted_for.contains(pod)) {
-                self.evicted_for.extend(pods.iter().map(|(pod, _)| *pod));
-            }
             self.groups.insert(id);
             return;
         }
@@ -362,9 +343,6 @@ impl Look {
         // What was found out about its pods may rest on what was assumed.
         self.pools.turn_back(self.stands_at(), &self.taken);
         self.evictions.truncate(evictions);
-        for (pod, _) in pods {
-            self.evicted_for.remove(pod);
-        }
     }
 
     /// How many are taken back and let in by now.

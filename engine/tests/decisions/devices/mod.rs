@@ -9,6 +9,7 @@ mod of_classes;
 mod reclaim;
 mod remade;
 mod room;
+mod set_aside;
 mod several_nodes;
 mod sharers;
 mod unclear;

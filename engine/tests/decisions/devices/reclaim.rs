@@ -5,19 +5,19 @@ use engine::decide::Action;
 use jiff::SignedDuration;
 
 use super::*;
-use crate::world::{MGPU_CORE, MGPU_MEMORY, bare_pod, bare_queue, capacity};
+use crate::world::{MGPU_CORE, MGPU_MEMORY, bare_queue, capacity};
 
-const IS_GPU: &str = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
-const RECLAIM: &str = "enqueue, allocate, backfill, reclaim";
+pub const IS_GPU: &str = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
+pub const RECLAIM: &str = "enqueue, allocate, backfill, reclaim";
 
-fn claimed(world: &mut World, name: &str, queue: &str, requests: &Value) -> Object {
+pub fn claimed(world: &mut World, name: &str, queue: &str, requests: &Value) -> Object {
     let claim = format!("{name}-gpu");
     world.claim(&claim, requests, &json!({}));
     claiming(pod(name).queue(queue), &claim)
 }
 
 /// A node with four cards by devices, of which two queues deserve two each, and the first has borrowed all.
-fn borrowed() -> World {
+pub fn borrowed() -> World {
     let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100"));
     world.node(&node("n1"));
     world.slice("n1", NVIDIA, &gpus("A", 4));
@@ -44,7 +44,7 @@ fn borrowed() -> World {
 
 /// The pods that are evicted in one round, in which nothing else is decided.
 #[track_caller]
-fn victims(world: &mut World) -> Vec<String> {
+pub fn victims(world: &mut World) -> Vec<String> {
     let names = world.decide().into_iter().flat_map(|action| match action {
         Action::Evict(eviction) => eviction.victims.into_iter().map(|victim| victim.pod.name.to_string()),
         other => panic!("not an eviction: {other:?}"),
@@ -53,13 +53,13 @@ fn victims(world: &mut World) -> Vec<String> {
 }
 
 /// A request for the device that `a-1` has.
-fn the_second() -> Value {
+pub fn the_second() -> Value {
     let mut form = request(NVIDIA, 1, None);
     form["selectors"] = json!([{"cel": {"expression": "device.attributes['gpu.nvidia.com'].index == 1"}}]);
     json!([{"name": "r", "exactly": form}])
 }
 
-fn go(world: &mut World, name: &str) {
+pub fn go(world: &mut World, name: &str) {
     let now = world.now;
     world.eviction_ended(name, EvictionOutcome::Evicted, now);
     world.remove_pod(name);
@@ -311,115 +311,6 @@ fn who_pays_goes_alone_where_a_sharer_is_in_another_queue() {
     let claimant = claimed(&mut world, "b-0", "b", &exactly(2, Some("A")));
     world.pod(&claimant);
     assert_eq!(victims(&mut world), ["a-2"]);
-}
-
-/// Two nodes with one device each, of which `a` has borrowed the first, and a queue that goes first and can't be made to give anything back.
-fn one_each() -> World {
-    let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100"));
-    for name in ["n1", "n2"] {
-        world.node(&node(name));
-        world.slice(name, NVIDIA, &gpus("A", 1));
-    }
-    world.class(NVIDIA, IS_GPU, Some(GPU));
-    world.queue(&bare_queue("a").deserved_cards(r#"{"A": 0}"#));
-    world.queue(&bare_queue("b").deserved_cards(r#"{"A": 1}"#));
-    world.queue(&bare_queue("c").set(["spec", "priority"], 9));
-    let holder = claimed(&mut world, "a-0", "a", &exactly(1, Some("A")));
-    world.claim("a-0-gpu", &exactly(1, Some("A")), &allocated("n1", &["gpu-0"]));
-    world.pod(&holder.assigned("A").on("n1"));
-    world
-}
-
-/// Quota there is for both, and the other device is no use.
-#[test]
-fn a_device_that_is_set_aside_is_given_to_nobody_else() {
-    let mut world = one_each();
-    let claimant = claimed(&mut world, "b-0", "b", &exactly(1, Some("A")));
-    world.pod(&claimant.pinned_to("n1"));
-    assert_eq!(victims(&mut world), ["a-0"]);
-    let other = claimed(&mut world, "c-0", "c", &exactly(1, Some("A")));
-    world.pod(&other.pinned_to("n1"));
-    // The device of the other node is free for whoever comes, and what is set aside is in no number of cards.
-    let elsewhere = claimed(&mut world, "c-1", "c", &exactly(1, Some("A")));
-    world.pod(&elsewhere.pinned_to("n2"));
-    assert_eq!(world.admit(), [admitted("c-1", "A")]);
-    let card = world.cluster.names().known_card("A").unwrap();
-    let tallies = world.cluster.card(card).unwrap().tallies.values();
-    let numbers: Vec<_> = tallies.map(|tally| (tally.total, tally.used, tally.free)).collect();
-    assert_eq!(numbers, [(2, 2, 0)]);
-    go(&mut world, "a-0");
-    assert_eq!(world.admit(), [admitted("b-0", "A")]);
-}
-
-/// Who comes in between goes before the pod that the other one was evicted for, and takes its place with all that goes with it.
-#[test]
-fn a_device_is_kept_for_who_takes_over_until_the_claim_of_whom_it_was_taken_back_from_is_gone() {
-    let mut world = one_each();
-    let claimant = claimed(&mut world, "b-0", "b", &exactly(1, Some("A")));
-    world.pod(&claimant.pinned_to("n1"));
-    assert_eq!(victims(&mut world), ["a-0"]);
-    let leaves = claiming(pod("a-0").queue("a"), "a-0-gpu").assigned("A").on("n1");
-    world.pod(&leaves.deleted(30));
-    let urgent = claimed(&mut world, "b-1", "b", &exactly(1, Some("A")));
-    world.pod(&urgent.pinned_to("n1").priority(10));
-    let other = claimed(&mut world, "c-0", "c", &exactly(1, Some("A")));
-    world.pod(&other.pinned_to("n1"));
-    let rounds = |world: &mut World| {
-        for _ in 0..3 {
-            world.wait(2);
-            assert_eq!(world.admit_names(), [""; 0]);
-        }
-    };
-    rounds(&mut world);
-    let now = world.now;
-    world.eviction_ended("a-0", EvictionOutcome::Evicted, now);
-    world.remove_pod("a-0");
-    rounds(&mut world);
-    world.remove_claim("a-0-gpu");
-    assert_eq!(world.admit(), [admitted("b-1", "A")]);
-}
-
-/// One is free already, and of the other one it is waited that it is given back: by then the free one would be gone.
-#[test]
-fn a_free_device_is_kept_for_who_waits_for_another_one_beside_it() {
-    let mut world = one_each();
-    world.queue(&bare_queue("b").deserved_cards(r#"{"A": 2}"#));
-    world.slice("n1", NVIDIA, &gpus("A", 2));
-    let claimant = claimed(&mut world, "b-0", "b", &exactly(2, Some("A")));
-    world.pod(&claimant);
-    assert_eq!(victims(&mut world), ["a-0"]);
-    let other = claimed(&mut world, "c-0", "c", &exactly(1, Some("A")));
-    world.pod(&other.pinned_to("n1"));
-    assert_eq!(world.admit_names(), [""; 0]);
-    go(&mut world, "a-0");
-    assert_eq!(world.admit_names(), ["b-0"]);
-}
-
-/// The pod is gone, and so is its reservation: no controller takes back what was allocated to a claim that is reserved for nobody.
-#[test]
-fn a_device_of_a_claim_that_is_reserved_for_nobody_is_not_waited_for() {
-    let mut world = borrowed();
-    for name in ["a-0", "a-1", "a-2", "a-3"] {
-        go(&mut world, name);
-    }
-    let mut left = allocated("n1", &["gpu-1"]);
-    left["reservedFor"] = json!([]);
-    world.claim("left", &exactly(1, Some("A")), &left);
-    let waits = claimed(&mut world, "b-0", "b", &the_second());
-    world.pod(&waits);
-    let leaves = bare_pod("leaves").queue("b").ungated().on("n1");
-    world.pod(&leaves);
-    assert_eq!(world.admit_names(), [""; 0]);
-    world.pod(&leaves.deleted(30));
-    for _ in 0..2 {
-        world.wait(2);
-        assert_eq!(world.admit_names(), [""; 0]);
-    }
-    let borrowers: Vec<_> = (0..3)
-        .map(|index| claimed(&mut world, &format!("new-{index}"), "a", &exactly(1, Some("A"))).created(index))
-        .collect();
-    world.pods(borrowers);
-    assert_eq!(world.admit().len(), 3, "all but what nobody gives back");
 }
 
 /// A node with two cards, of which a queue that deserves it has one: that is kept from new pods by a taint; and one that has borrowed all CPU.
