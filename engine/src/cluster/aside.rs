@@ -226,19 +226,17 @@ impl Cluster {
     /// Whether others were evicted for this pod, or for one that it goes before in its queue.
     pub(crate) fn was_evicted_for(&self, id: PodId, shape: &Shape) -> bool {
         let uid = self.pod(id).map(|pod| &pod.uid);
-        let mut asides = self.set_aside_by_eviction();
-        asides.any(|aside| Some(&aside.uid) == uid || aside.is_behind(shape))
-    }
-
-    fn set_aside_by_eviction(&self) -> impl Iterator<Item = &SetAside> {
         let asides = self.reclaims.asides().filter(|aside| aside.is_by_eviction);
-        asides.filter(|aside| self.still_waits(aside))
+        let mut own = asides.filter(|aside| Some(&aside.uid) == uid || aside.is_behind(shape));
+        own.any(|aside| self.still_waits(aside))
     }
 
     /// Marks of what is to be set aside what others are evicted for: for `evicted_for` now, or before for the same pods. Who gets nothing any more is
     /// followed by one that goes before it in its queue; and of a gang others went for all, or for none.
     pub(crate) fn mark_those_evicted_for(&self, asides: &mut [SetAside], evicted_for: &BTreeSet<PodId>) {
-        let before: BTreeMap<_, _> = self.set_aside_by_eviction().map(|aside| (&aside.uid, aside)).collect();
+        let before = self.reclaims.asides().filter(|aside| aside.is_by_eviction);
+        let before = before.filter(|aside| self.still_waits(aside));
+        let before: BTreeMap<_, _> = before.map(|aside| (&aside.uid, aside)).collect();
         for aside in &mut *asides {
             let is_new = self
                 .pod_with_uid(&aside.uid)

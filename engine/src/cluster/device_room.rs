@@ -22,8 +22,8 @@ use crate::task::Task;
 pub(super) struct DevicesAside {
     /// The pods, by the node that they are expected on.
     pods: HashMap<Arc<str>, Vec<PodId>>,
-    /// Who is on its way out for them.
-    leaving: Vec<PodId>,
+    /// Who is on its way out for them, and has claims.
+    leaving: HashSet<PodId>,
 }
 
 impl DevicesAside {
@@ -122,7 +122,7 @@ impl Cluster {
         let cards = self.cards_of_claims(alternative);
         let mut freed = self.claims_held_by(without);
         if self.claimed.away.is_some() {
-            freed.extend(self.claims_about_to_end(node, without));
+            freed.extend(self.claims_about_to_end(node, |id| without.contains(&id)));
         }
         let asked = by_these(asked, cards.as_ref());
         let suffice =
@@ -137,7 +137,7 @@ impl Cluster {
             return true;
         }
         others.extend(aside.into_iter().filter_map(|id| self.pod(id)));
-        freed.extend(self.claims_about_to_end(node, &self.claimed.aside.leaving));
+        freed.extend(self.claims_about_to_end(node, |id| self.claimed.aside.leaving.contains(&id)));
         suffice(&freed, others)
     }
 
@@ -164,9 +164,14 @@ impl Cluster {
     }
 
     /// Of these pods, what is set aside of nodes counts as taken of their devices too, once those that are `leaving` have given back theirs.
-    pub(super) fn hold_devices<'a>(&mut self, asides: impl Iterator<Item = &'a SetAside>, leaving: Vec<PodId>) {
+    pub(super) fn hold_devices<'a>(
+        &mut self,
+        asides: impl Iterator<Item = &'a SetAside>,
+        leaving: impl Iterator<Item = PodId>,
+    ) {
+        let claims = |id: &PodId| self.pod(*id).is_some_and(|pod| pod.task.claimed.is_some());
         let mut held = DevicesAside {
-            leaving,
+            leaving: leaving.filter(claims).collect(),
             ..DevicesAside::default()
         };
         for aside in asides.filter(|aside| demand(&aside.shape.task).is_some()) {
@@ -206,11 +211,11 @@ impl Cluster {
 
     /// The claims with devices of a node that only pods name which are counted as gone, or which nobody names any more: Kubernetes'
     /// controller ends those after their pod. Not those that nobody ends (docs/security.md, **What is not protected**).
-    fn claims_about_to_end(&self, node: &Node, without: &[PodId]) -> Vec<ClaimKey> {
+    fn claims_about_to_end(&self, node: &Node, is_gone: impl Fn(PodId) -> bool) -> Vec<ClaimKey> {
         let is_away = |uid: &Arc<str>| {
             let id = self.pod_with_uid(uid);
             let away = self.claimed.away.as_ref();
-            id.is_none_or(|id| without.contains(&id) || away.is_some_and(|away| away.contains(&id)))
+            id.is_none_or(|id| is_gone(id) || away.is_some_and(|away| away.contains(&id)))
         };
         let room = self.claimed.devices.room_of(&node.name);
         let holders = room.into_iter().flat_map(Room::holders);

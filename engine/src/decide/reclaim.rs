@@ -253,8 +253,10 @@ impl Look {
         if let Ok(grant) = verdict::judge(cluster, shape, None, &self.effort) {
             // A gang whose first pods have room waits for its others. Whoever others went for keeps what came free until it is let in: its turn may
             // come later, or the claim of one of those that went still be there.
-            let others_went = cluster.was_evicted_for(id, shape);
-            let something_gives_way = self.is_leaving || !self.taken.is_empty() || shape.group.is_some() || others_went;
+            let something_gives_way = self.is_leaving
+                || !self.taken.is_empty()
+                || shape.group.is_some()
+                || cluster.was_evicted_for(id, shape);
             return something_gives_way
                 && is_entitled(cluster, shape, id, grant.alternative.as_ref())
                 && self.assume(cluster, id, grant);

@@ -36,7 +36,7 @@ impl Cluster {
         for aside in asides {
             self.count_aside(aside, 1);
         }
-        self.hold_devices(asides.iter(), Vec::new());
+        self.hold_devices(asides.iter(), std::iter::empty());
     }
 
     /// Counts it as free again.
@@ -71,8 +71,10 @@ impl Cluster {
         for aside in asides {
             by_queue.entry(aside.shape.queue).or_default().push(aside);
         }
-        let all_leaving = leaving.values().flatten().copied().collect();
-        self.hold_devices(by_queue.values().flatten().copied(), all_leaving);
+        self.hold_devices(
+            by_queue.values().flatten().copied(),
+            leaving.values().flatten().copied(),
+        );
         let mut hold = Hold::default();
         let mut levels = BTreeMap::new();
         for (queue, asides) in by_queue {
