@@ -18,6 +18,8 @@ use crate::names::ResourceId;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetAside {
     uid: Arc<str>,
+    /// The queue that others were looked at for: of a gang in several the first one.
+    pub(crate) looked_for: QueueId,
     /// What tells who may have it.
     pub(crate) shape: Arc<Shape>,
     /// Of its queue and those above.
@@ -37,6 +39,9 @@ pub(super) struct RoomAside {
     request: Arc<Amounts>,
     /// What others have to leave to it: of shares of cards all that there are, as it may be free on one card alone.
     kept: Amounts,
+    /// Whether the devices that it claims are kept from others as well: whoever claims them in so many ways that it can't be said whether there
+    /// are any keeps nobody off the node.
+    pub(super) keeps_devices: bool,
 }
 
 impl RoomAside {
@@ -68,8 +73,31 @@ impl<'a> SumsAside<'a> {
     }
 }
 
-/// The pods on their way out that each queue waits for.
-pub(crate) type Awaited = BTreeMap<QueueId, Vec<PodId>>;
+/// What pods on their way out give back, that queues wait for: summed up, as there may be thousands of them.
+#[derive(Debug, Default)]
+pub(crate) struct Awaited {
+    /// By the queue that waits for it.
+    pub(super) by_queue: BTreeMap<QueueId, GivenBack>,
+    /// Those of the pods that have claims.
+    pub(super) claiming: Arc<HashSet<PodId>>,
+}
+
+/// What some pods give back.
+#[derive(Debug, Default)]
+pub(super) struct GivenBack {
+    /// To their queues.
+    pub(super) charged: BTreeMap<QueueId, Totals>,
+    /// To their nodes.
+    pub(super) on_nodes: BTreeMap<NodeId, OfNode>,
+}
+
+/// What is given back to a node, or set aside of it.
+#[derive(Debug, Default)]
+pub(super) struct OfNode {
+    pub(super) used: Totals,
+    /// What of that counts against its quota for pods without GPU.
+    pub(super) without_gpu: Totals,
+}
 
 impl SetAside {
     /// The pod, by uid.
@@ -108,7 +136,12 @@ impl SetAside {
 impl Cluster {
     /// What a pod that is assumed to be let in would have, to be set aside for it: what it is charged, and on its node what it
     /// requests, of these dimensions all that the node has.
-    pub(crate) fn to_set_aside(&self, id: PodId, whole: impl Fn(Dimension) -> bool) -> Option<SetAside> {
+    pub(crate) fn to_set_aside(
+        &self,
+        id: PodId,
+        looked_for: QueueId,
+        whole: impl Fn(Dimension) -> bool,
+    ) -> Option<SetAside> {
         let pod = self.pod(id)?;
         let on_node = |node| {
             let node = self.node(node);
@@ -126,10 +159,12 @@ impl Cluster {
                 node: Arc::clone(&node.name),
                 request: Arc::clone(pod.request()),
                 kept: kept.collect(),
+                keeps_devices: self.is_device_room_known(&pod.task, pod.assigned.as_ref(), node),
             })
         };
         Some(SetAside {
             uid: Arc::clone(&pod.uid),
+            looked_for,
             shape: Arc::clone(&pod.waits.as_ref()?.shape),
             charge: pod.charge.clone()?,
             room: pod.room.and_then(on_node),
@@ -189,28 +224,48 @@ impl Cluster {
 
     /// What is set aside for pods that still wait, but for what a look at one queue has set aside.
     pub(crate) fn set_aside(&self, but: Option<QueueId>) -> Vec<SetAside> {
-        let others = self.reclaims.asides_by_queue().filter(|(queue, _)| Some(*queue) != but);
-        let asides = others.map(|(_, aside)| aside);
-        asides.filter(|aside| self.still_waits(aside)).cloned().collect()
+        let others = self.reclaims.asides().filter(|aside| Some(aside.looked_for) != but);
+        others.filter(|aside| self.still_waits(aside)).cloned().collect()
     }
 
-    /// The pods that are still on their way out, of those that it is to come from, queue by queue.
+    /// What is still on its way out, of what it is to come from.
     pub(crate) fn awaited(&self, now: Timestamp) -> Awaited {
-        let of_queue = |awaited: &[Arc<str>]| {
+        let (mut by_queue, mut claiming) = (BTreeMap::<_, GivenBack>::new(), HashSet::new());
+        for (queue, awaited) in self.reclaims.awaited() {
+            let given = by_queue.entry(queue).or_default();
             let awaited = awaited.iter().filter_map(|uid| self.pod_with_uid(uid));
-            let leaving = awaited.filter(|id| self.pod(*id).is_some_and(|pod| self.is_leaving(pod, now)));
-            leaving.collect()
-        };
-        self.reclaims
-            .awaited()
-            .map(|(queue, awaited)| (queue, of_queue(awaited)))
-            .collect()
+            let awaited = awaited.filter_map(|id| Some((id, self.pod(id)?)));
+            for (id, pod) in awaited.filter(|(_, pod)| self.is_leaving(pod, now)) {
+                if let (Some(queue), Some(charge)) = (pod.queue, &pod.charge) {
+                    given.charged.entry(queue).or_default().add_all(&charge.amounts);
+                }
+                if let Some(node) = pod.room {
+                    let given = given.on_nodes.entry(node).or_default();
+                    given.used.add_all(pod.request());
+                    if !self.asks_for_gpu(pod.request()) {
+                        given.without_gpu.add_all(pod.request());
+                    }
+                }
+                if pod.task.claimed.is_some() {
+                    claiming.insert(id);
+                }
+            }
+        }
+        Awaited {
+            by_queue,
+            claiming: Arc::new(claiming),
+        }
     }
 
     /// The pods, by uid, that other queues than this wait for to be gone.
     pub(crate) fn awaited_by_others(&self, queue: QueueId) -> HashSet<Arc<str>> {
         let others = self.reclaims.awaited().filter(|(other, _)| *other != queue);
         others.flat_map(|(_, awaited)| awaited.iter().cloned()).collect()
+    }
+
+    /// For how many pods something is set aside.
+    pub(crate) fn count_asides(&self) -> usize {
+        self.reclaims.count_asides()
     }
 
     /// Whether anything is set aside.
@@ -254,6 +309,44 @@ impl Cluster {
         let gangs: BTreeSet<_> = marked.filter_map(|aside| aside.shape.group).collect();
         for aside in asides {
             aside.is_by_eviction |= aside.shape.group.is_some_and(|group| gangs.contains(&group));
+        }
+    }
+
+    /// Whoever waits for what comes free anyway, as nobody was evicted for it, keeps no more room from others than it takes, and that only where it is
+    /// given back, or beside all that its queue still has: who lacks quota alone would keep a second card from others for as long as a pod of its own
+    /// takes to end.
+    pub(crate) fn forgo_room(&self, asides: &mut [SetAside], leaving: &[PodId]) {
+        let rooms = leaving.iter().filter_map(|id| self.pod(*id)?.room);
+        let left: BTreeSet<_> = rooms.map(|node| Arc::clone(&self.node(node).name)).collect();
+        let mut charged = BTreeMap::<QueueId, Totals>::new();
+        let is_same_gang =
+            |one: &SetAside, next: &SetAside| one.shape.group.is_some() && one.shape.group == next.shape.group;
+        for together in asides.chunk_by_mut(is_same_gang) {
+            if together.iter().any(|aside| aside.is_by_eviction) {
+                continue;
+            }
+            let mut with = charged.clone();
+            for aside in &*together {
+                with.entry(aside.shape.queue)
+                    .or_default()
+                    .add_all(&aside.charge.amounts);
+            }
+            let has_room = |queue, (dimension, amount)| {
+                let amount = i64::try_from(amount).unwrap_or(i64::MAX);
+                self.room(queue, dimension, amount).is_ok()
+            };
+            let has_quota = with
+                .iter()
+                .all(|(queue, charged)| charged.iter().all(|charged| has_room(*queue, charged)));
+            if has_quota {
+                charged = with;
+            }
+            for aside in together {
+                aside.room = aside.room.take().filter(|room| has_quota || left.contains(&room.node));
+                if let Some(room) = &mut aside.room {
+                    room.kept = Amounts::clone(&room.request);
+                }
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Cluster;
-use super::aside::SetAside;
+use super::aside::{Awaited, SetAside};
 use super::claiming::{Claiming, provided_claim};
 use super::node::{Node, Supply};
 use super::pod::Pod;
@@ -17,13 +17,20 @@ use crate::names::ResourceId;
 use crate::steps::Steps;
 use crate::task::Task;
 
+/// What it may cost to search a node for the devices that are set aside for a pod, without any others.
+const STEPS_OF_ASIDE: u64 = 20_000;
+
+/// How many pods a claim can be reserved for at most, as Kubernetes has it. Where more name one, it is not waited for that all of them go, as it would
+/// have to be asked of each of them.
+const MOST_CONSUMERS: usize = 256;
+
 /// The devices that are set aside at the moment.
 #[derive(Debug, Default)]
 pub(super) struct DevicesAside {
     /// The pods, by the node that they are expected on.
     pods: HashMap<Arc<str>, Vec<PodId>>,
     /// Who is on its way out for them, and has claims.
-    leaving: HashSet<PodId>,
+    leaving: Arc<HashSet<PodId>>,
 }
 
 impl DevicesAside {
@@ -138,7 +145,7 @@ impl Cluster {
         }
         others.extend(aside.into_iter().filter_map(|id| self.pod(id)));
         freed.extend(self.claims_about_to_end(node, |id| self.claimed.aside.leaving.contains(&id)));
-        suffice(&freed, others)
+        suffice(&freed, others) && !steps.are_spent()
     }
 
     /// Whether the devices of a node suffice for what is asked for beside others.
@@ -164,19 +171,15 @@ impl Cluster {
     }
 
     /// Of these pods, what is set aside of nodes counts as taken of their devices too, once those that are `leaving` have given back theirs.
-    pub(super) fn hold_devices<'a>(
-        &mut self,
-        asides: impl Iterator<Item = &'a SetAside>,
-        leaving: impl Iterator<Item = PodId>,
-    ) {
-        let claims = |id: &PodId| self.pod(*id).is_some_and(|pod| pod.task.claimed.is_some());
+    pub(super) fn hold_devices<'a>(&mut self, asides: impl Iterator<Item = &'a SetAside>, leaving: &Awaited) {
         let mut held = DevicesAside {
-            leaving: leaving.filter(claims).collect(),
+            leaving: Arc::clone(&leaving.claiming),
             ..DevicesAside::default()
         };
         for aside in asides.filter(|aside| demand(&aside.shape.task).is_some()) {
-            if let (Some(node), Some(id)) = (aside.node(), self.pod_with_uid(aside.uid())) {
-                held.pods.entry(Arc::clone(node)).or_default().push(id);
+            let room = aside.room.as_ref().filter(|room| room.keeps_devices);
+            if let (Some(room), Some(id)) = (room, self.pod_with_uid(aside.uid())) {
+                held.pods.entry(Arc::clone(&room.node)).or_default().push(id);
             }
         }
         self.claimed.aside = held;
@@ -220,7 +223,7 @@ impl Cluster {
         let room = self.claimed.devices.room_of(&node.name);
         let holders = room.into_iter().flat_map(Room::holders);
         let ends = holders.filter(|key| match self.claimed.users.get(*key) {
-            Some(users) => users.iter().all(is_away),
+            Some(users) => users.len() <= MOST_CONSUMERS && users.iter().all(is_away),
             None => self.claimed.devices.ends_with_users(key),
         });
         ends.cloned().collect()
@@ -247,6 +250,13 @@ impl Cluster {
         let freed = room.into_iter().flat_map(Room::holders).cloned().collect();
         let cards = self.cards_of_claims(alternative);
         self.suffice(node, [by_these(asked, cards.as_ref())].into_iter(), &freed, steps)
+    }
+
+    /// Whether that is found in few steps.
+    pub(super) fn is_device_room_known(&self, task: &Task, alternative: Option<&Alternative>, node: &Node) -> bool {
+        let steps = Steps::new(STEPS_OF_ASIDE);
+        self.devices_could_suffice(task, alternative, node, &steps);
+        !steps.are_spent()
     }
 
     /// Whether a selector of what a task claims fails on any device of a node. The scheduler gives up on such a pod when it comes to that

@@ -104,13 +104,15 @@ impl Reclaims {
 
     /// What is set aside.
     pub(super) fn asides(&self) -> impl Iterator<Item = &SetAside> {
-        self.asides_by_queue().map(|(_, aside)| aside)
+        self.by_queue.values().flat_map(|reclaim| &reclaim.expected.asides)
     }
 
-    /// The same, with the queue that others were looked at for.
-    pub(super) fn asides_by_queue(&self) -> impl Iterator<Item = (QueueId, &SetAside)> {
-        let queues = self.by_queue.iter();
-        queues.flat_map(|(queue, reclaim)| reclaim.expected.asides.iter().map(|aside| (*queue, aside)))
+    /// For how many pods that is.
+    pub(super) fn count_asides(&self) -> usize {
+        self.by_queue
+            .values()
+            .map(|reclaim| reclaim.expected.asides.len())
+            .sum()
     }
 
     /// The pods that it comes from, by uid, queue by queue.

@@ -86,7 +86,7 @@ pub(crate) fn cost_of_cards(cluster: &Cluster, shape: &Shape) -> u64 {
     nodes.saturating_mul(OWN).min(STEPS_OF_MESSAGE)
 }
 
-/// What it costs to ask all nodes whether they take a pod of this shape, with each of its alternatives.
+/// What it costs to ask all nodes whether they take a pod of this shape, with each of its alternatives, and for whom they are set aside.
 pub(crate) fn cost_of_all(cluster: &Cluster, shape: &Shape) -> u64 {
     let nodes: usize = match &*shape.task.alternatives {
         [] => nodes_for(cluster, None).len(),
@@ -95,7 +95,8 @@ pub(crate) fn cost_of_all(cluster: &Cluster, shape: &Shape) -> u64 {
             .map(|alternative| nodes_for(cluster, Some(alternative)).len())
             .sum(),
     };
-    let cost = u64::try_from(nodes.saturating_mul(cost_of_look(shape))).unwrap_or(u64::MAX);
+    let looks = nodes.saturating_mul(cost_of_look(shape));
+    let cost = u64::try_from(looks.saturating_add(cluster.count_asides())).unwrap_or(u64::MAX);
     cost.min(STEPS_OF_MESSAGE)
 }
 

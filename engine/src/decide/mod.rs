@@ -157,7 +157,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                 let effort = Effort::of_gang();
                 aside.open_for_group(cluster, id);
                 let enqueued = enqueue::enqueue(cluster, id, &effort);
-                aside.close(cluster);
+                aside.close(cluster, &effort);
                 if enqueued.is_ok() {
                     round.actions.extend(resumption(cluster, id));
                     round.more |= enqueue::pods_wait_elsewhere(cluster, id);
@@ -193,7 +193,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                     Some(gang) => gang::admit_together(cluster, gang, &mut refusals),
                     None => admit(cluster, &shape),
                 };
-                aside.close(cluster);
+                aside.close(cluster, &effort);
                 spending.add(&payers, &effort);
                 round.steps += effort.spent();
                 if admissions.is_empty() {

@@ -194,7 +194,7 @@ fn look_at(
     }
     let assumed = look.assumed.iter();
     let is_share = |dimension| is_share(cluster, dimension);
-    let asides = assumed.filter_map(|assumed| cluster.to_set_aside(assumed.pod, is_share));
+    let asides = assumed.filter_map(|assumed| cluster.to_set_aside(assumed.pod, queue, is_share));
     let leaving_or_taken = leaving.iter().chain(&look.taken);
     let awaited = leaving_or_taken.filter_map(|id| Some(Arc::clone(&cluster.pod(*id)?.uid)));
     let by_others = cluster.awaited_by_others(queue);
@@ -209,6 +209,7 @@ fn look_at(
     cluster.put_back(&look.taken);
     cluster.put_back(&leaving);
     cluster.mark_those_evicted_for(&mut expected.asides, &look.evicted_for);
+    cluster.forgo_room(&mut expected.asides, &leaving);
     expected.claim = cluster.claim_of(queue, &expected.asides);
     cluster.end_looking_ahead();
     cluster.free_asides(&aside);

@@ -13,7 +13,7 @@ use crate::decide::mgpu;
 use crate::decide::verdict::{check_of, is_for};
 
 /// What is said of nodes that would take the pod, were it not for others.
-const SET_ASIDE: &str = "whose room is set aside for pods that others were evicted for";
+const SET_ASIDE: &str = "whose room is set aside for pods that wait for others to end";
 
 /// Which of its alternatives a pod's queue has too little left of.
 fn lacks_quota<'c>(cluster: &'c Cluster, shape: &'c Shape) -> impl Fn(&Alternative) -> bool + 'c {

@@ -82,7 +82,7 @@ pub(super) enum Kept {
     ForBetters,
     /// There is room by now, which the next look sees.
     ForWhoLooks,
-    /// There is room, and it is set aside for pods that others were evicted for.
+    /// There is room, and it is set aside for pods that wait for others to end.
     ForClaimants,
 }
 

@@ -13,7 +13,7 @@ use crate::reason::{Outlook, Reason};
 use crate::refs::WorkloadKind;
 
 /// What a pod is told that there would be room for.
-const SET_ASIDE: &str = ", and what comes free is set aside for pods that others were evicted for";
+const SET_ASIDE: &str = ", and what comes free is set aside for pods that wait for it";
 
 impl Explanation<'_> {
     /// The reason, with its numbers; and what a user can't see from them: that waiting does not help, or that the pod waits for its

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::PEN;
 use crate::amounts::{Amounts, Dimension, Totals};
 use crate::cluster::Cluster;
-use crate::cluster::aside::{Awaited, RoomAside, SetAside};
+use crate::cluster::aside::{Awaited, GivenBack, OfNode, RoomAside, SetAside};
 use crate::cluster::below::Below;
-use crate::ids::{NodeId, PodId, QueueId};
+use crate::ids::{NodeId, QueueId};
 
 /// What counts as taken though nobody has it: of queues, where none is the cluster, and of nodes.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Cluster {
         for aside in asides {
             self.count_aside(aside, 1);
         }
-        self.hold_devices(asides.iter(), std::iter::empty());
+        self.hold_devices(asides.iter(), &Awaited::default());
     }
 
     /// Counts it as free again.
@@ -59,8 +59,8 @@ impl Cluster {
     }
 
     /// Counts as taken what is free now and will not be once these pods have gone and those have what is set aside for them. What
-    /// is still to come free for a queue is not counted twice. Whoever is judged now has something set aside in these `queues`: places there were
-    /// found beside each other, and need leave no more to each other than each requests once nobody is to go from their node any more.
+    /// is still to come free for a queue is not counted twice. Whoever is judged now has something set aside by looks at these `queues`: places were
+    /// found there beside each other, and need leave no more to each other than each requests once nobody is to go from their node any more.
     pub(crate) fn hold<'a>(
         &mut self,
         asides: impl Iterator<Item = &'a SetAside>,
@@ -69,17 +69,15 @@ impl Cluster {
     ) -> Hold {
         let mut by_queue = BTreeMap::<QueueId, Vec<&SetAside>>::new();
         for aside in asides {
-            by_queue.entry(aside.shape.queue).or_default().push(aside);
+            by_queue.entry(aside.looked_for).or_default().push(aside);
         }
-        self.hold_devices(
-            by_queue.values().flatten().copied(),
-            leaving.values().flatten().copied(),
-        );
+        self.hold_devices(by_queue.values().flatten().copied(), leaving);
+        let nothing = GivenBack::default();
         let mut hold = Hold::default();
         let mut levels = BTreeMap::new();
         for (queue, asides) in by_queue {
-            let leaving = leaving.get(&queue).map_or(&[][..], Vec::as_slice);
-            self.hold_of_levels(&mut levels, queue, &asides, leaving);
+            let leaving = leaving.by_queue.get(&queue).unwrap_or(&nothing);
+            self.hold_of_levels(&mut levels, &asides, leaving);
             self.hold_of_nodes(&mut hold, &asides, leaving, queues.contains(&queue));
         }
         let mut levels: Vec<_> = levels.into_iter().collect();
@@ -116,16 +114,11 @@ impl Cluster {
     fn hold_of_levels(
         &mut self,
         hold: &mut BTreeMap<Option<QueueId>, [Totals; 3]>,
-        queue: QueueId,
         asides: &[&SetAside],
-        leaving: &[PodId],
+        leaving: &GivenBack,
     ) {
-        let charges = leaving.iter().filter_map(|id| {
-            let pod = self.pod(*id)?;
-            Some((pod.queue?, pod.charge.as_ref()?.amounts.clone()))
-        });
-        let charges: Vec<_> = charges.collect();
-        let queues: BTreeSet<_> = charges.iter().map(|(queue, _)| *queue).chain([queue]).collect();
+        let of_asides = asides.iter().map(|aside| aside.shape.queue);
+        let queues: BTreeSet<_> = leaving.charged.keys().copied().chain(of_asides).collect();
         let levels = queues.iter().flat_map(|queue| self.ancestry(*queue)).map(Some);
         let levels: BTreeSet<_> = levels.chain([None]).collect();
         let before: Vec<_> = levels.iter().map(|level| (*level, self.sums(*level))).collect();
@@ -133,9 +126,9 @@ impl Cluster {
             for aside in asides {
                 cluster.charge_aside(aside, sign);
             }
-            for (queue, charge) in &charges {
-                let given = charge.iter();
-                let given = given.map(|(dimension, amount)| (dimension, -sign * i128::from(amount)));
+            for (queue, charged) in &leaving.charged {
+                let given = charged.iter();
+                let given = given.map(|(dimension, amount)| (dimension, -sign * amount));
                 cluster.change_allocated(*queue, given);
             }
         };
@@ -153,32 +146,27 @@ impl Cluster {
         });
     }
 
-    fn hold_of_nodes(&self, hold: &mut Hold, asides: &[&SetAside], leaving: &[PodId], judged_beside: bool) {
-        let mut nodes = BTreeMap::<NodeId, [Totals; 2]>::new();
-        // As long as somebody is still to go, it is open which cards are for whom.
-        let open: BTreeSet<_> = leaving.iter().filter_map(|id| self.pod(*id)?.room).collect();
+    fn hold_of_nodes(&self, hold: &mut Hold, asides: &[&SetAside], leaving: &GivenBack, judged_beside: bool) {
+        let mut nodes = BTreeMap::<NodeId, OfNode>::new();
         for aside in asides {
             let Some((node, room)) = self.room_of(aside) else {
                 continue;
             };
-            let [used, without_gpu] = nodes.entry(node).or_default();
-            used.add_all(room.held(judged_beside && !open.contains(&node)));
+            // As long as somebody is still to go, it is open which cards are for whom.
+            let is_open = leaving.on_nodes.contains_key(&node);
+            let taken = nodes.entry(node).or_default();
+            taken.used.add_all(room.held(judged_beside && !is_open));
             if !self.asks_for_gpu(aside.shape.task.first_request()) {
-                without_gpu.add_all(aside.shape.task.first_request());
+                taken.without_gpu.add_all(aside.shape.task.first_request());
             }
         }
-        for pod in leaving.iter().filter_map(|id| self.pod(*id)) {
-            let Some([used, without_gpu]) = pod.room.and_then(|node| nodes.get_mut(&node)) else {
-                continue;
-            };
-            used.subtract_all(pod.request());
-            if !self.asks_for_gpu(pod.request()) {
-                without_gpu.subtract_all(pod.request());
+        for (node, mut taken) in nodes {
+            if let Some(given) = leaving.on_nodes.get(&node) {
+                add(&mut taken.used, given.used.iter(), -1);
+                add(&mut taken.without_gpu, given.without_gpu.iter(), -1);
             }
-        }
-        for (node, [used, without_gpu]) in nodes {
-            hold.nodes.push((node, what_remains(&used)));
-            hold.without_gpu.push((node, what_remains(&without_gpu)));
+            hold.nodes.push((node, what_remains(&taken.used)));
+            hold.without_gpu.push((node, what_remains(&taken.without_gpu)));
         }
     }
 

@@ -47,7 +47,7 @@ pub(in crate::decide) fn complete(
         let effort = Effort::of_gang();
         aside.open_for(cluster, &first);
         admissions.extend(complete_one(cluster, id, refusals, &effort));
-        aside.close(cluster);
+        aside.close(cluster, &effort);
         spending.add(&payers, &effort);
         steps += effort.spent();
     }

@@ -8,7 +8,11 @@ use crate::cluster::Cluster;
 use crate::cluster::aside::{Awaited, SetAside};
 use crate::cluster::ledger::Hold;
 use crate::cluster::waiting::Shape;
+use crate::decide::effort::Effort;
 use crate::ids::WorkloadId;
+
+/// What it costs to count as taken what is set aside for one pod, of its queues and its node.
+const STEPS_OF_ASIDE: usize = 256;
 
 /// What is set aside for pods that others are evicted for: it counts as taken until it ends, except for those whose turn it is.
 pub(in crate::decide) struct Aside {
@@ -25,7 +29,7 @@ impl Aside {
     pub(in crate::decide) fn begin(cluster: &mut Cluster, now: Timestamp) -> Self {
         let mut aside = Self {
             asides: cluster.set_aside(None),
-            leaving: Awaited::new(),
+            leaving: Awaited::default(),
             hold: Hold::default(),
             is_open: false,
         };
@@ -51,15 +55,16 @@ impl Aside {
         let (own, others): (Vec<_>, Vec<_>) = self.asides.iter().partition(|aside| whose(aside));
         if !own.is_empty() {
             cluster.release(&self.hold);
-            let queues = own.iter().map(|aside| aside.shape.queue).collect();
+            let queues = own.iter().map(|aside| aside.looked_for).collect();
             self.hold = cluster.hold(others.into_iter(), &self.leaving, &queues);
             self.is_open = true;
         }
     }
 
-    /// Its turn is over: whoever of them still waits keeps what is set aside for him.
-    pub(in crate::decide) fn close(&mut self, cluster: &mut Cluster) {
+    /// Its turn is over: whoever of them still waits keeps what is set aside for him. What it cost to count all that twice is the turn's.
+    pub(in crate::decide) fn close(&mut self, cluster: &mut Cluster, effort: &Effort) {
         if std::mem::take(&mut self.is_open) {
+            effort.spend(STEPS_OF_ASIDE.saturating_mul(self.asides.len()));
             cluster.release(&self.hold);
             self.asides.retain(|aside| cluster.still_waits(aside));
             self.hold = cluster.hold(self.asides.iter(), &self.leaving, &BTreeSet::new());

@@ -59,7 +59,7 @@ fn who_waits_for_what_is_set_aside_for_others_is_told_so() {
     let told = told.iter().find(|notice| &*notice.pod.name == "c-0").unwrap();
     assert_eq!(
         told.message,
-        "queue c: A asked 1, used 0, and what comes free is set aside for pods that others were evicted for"
+        "queue c: A asked 1, used 0, and what comes free is set aside for pods that wait for it"
     );
     gone(&mut world, &evicted[1..]);
     assert_eq!(let_in(&mut world), ["big"]);
@@ -115,7 +115,7 @@ fn one_of_two_is_free(are_shared: bool) -> World {
 /// What is held while it is decided is not held while people are told.
 #[test]
 fn who_is_kept_out_by_room_that_is_set_aside_on_a_node_is_told_so() {
-    const SET_ASIDE: &str = "1 whose room is set aside for pods that others were evicted for";
+    const SET_ASIDE: &str = "1 whose room is set aside for pods that wait for others to end";
     for (are_shared, nodes) in [(false, "2 nodes with A"), (true, "2 mGPU nodes")] {
         let asking = |name: &str| {
             let pod = pod(name).queue("c").pinned_to("n1");
@@ -269,6 +269,101 @@ fn a_gang_in_two_queues_is_not_in_its_own_way() {
     }
     gone(&mut world, &evicted);
     assert_eq!(let_in(&mut world), ["g-b", "g-c"]);
+}
+
+/// What comes free suffices for both of its pods: who is entitled to what is free beside that need not wait for it.
+#[test]
+fn what_a_gang_in_two_queues_waits_for_is_held_once() {
+    let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1"));
+    world.node(&node("n1").cards("A", 9));
+    for (name, deserved) in [("a", 4), ("b", 2), ("c", 2), ("d", 1)] {
+        world.queue(&plain(name).deserved_cards(&format!(r#"{{"A": {deserved}}}"#)));
+    }
+    world.pods((0..4).map(|index| {
+        pod(&format!("a-{index}"))
+            .queue("a")
+            .asks("A", 2)
+            .assigned("A")
+            .on("n1")
+    }));
+    world.group(&group("g", 2));
+    world.pods(["b", "c"].map(|queue| pod(&format!("g-{queue}")).of("g").queue(queue).asks("A", 1)));
+    let evicted = victims(&mut world);
+    assert_eq!(evicted.len(), 1);
+    world.wait(2);
+    world.pod(&worker("d", 0));
+    assert_eq!(let_in(&mut world), ["d-0"]);
+    gone(&mut world, &evicted);
+    assert_eq!(let_in(&mut world), ["g-b", "g-c"]);
+}
+
+/// Ten years, as a pod's own `terminationGracePeriodSeconds` may say.
+const LONG: i64 = 315_000_000;
+
+/// Who lacks quota alone, which a pod of its own on another node takes its time to give back, waits for nothing on the node that it names.
+#[test]
+fn a_queue_that_deserves_one_card_keeps_no_second_one_from_others() {
+    let mut world = World::with(capacity(RECLAIM, ""));
+    for name in ["n1", "n2"] {
+        world.node(&node(name).cards("A", 1));
+    }
+    for name in ["evil", "good"] {
+        world.queue(&bare_queue(name).deserved_cards(r#"{"A": 1}"#).quota(r#"{"A": 1}"#));
+    }
+    let leaves = pod("e-0").queue("evil").asks("A", 1).assigned("A").on("n1");
+    world.pod(&leaves);
+    world.pod(&leaves.deleted(LONG));
+    world.pod(&pod("e-1").queue("evil").asks("A", 1).pinned_to("n2"));
+    assert_eq!(let_in(&mut world), [""; 0]);
+    world.wait(2);
+    world.pod(&pod("g-0").queue("good").asks("A", 1));
+    assert_eq!(let_in(&mut world), ["g-0"]);
+}
+
+/// One of the cards that it waits for is free already, on the node where the other is given back: it would never get both, were that one given away.
+#[test]
+fn a_free_card_is_kept_for_who_waits_for_another_one_of_its_node() {
+    let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1"));
+    world.node(&node("n1").cards("A", 3));
+    for (name, cards) in [("a", 2), ("b", 1)] {
+        world.queue(&bare_queue(name).deserved_cards(&format!(r#"{{"A": {cards}}}"#)));
+    }
+    world.pods(["l-0", "l-1"].map(|name| pod(name).queue("a").asks("A", 1).assigned("A").on("n1")));
+    let leaves = pod("l-0").queue("a").asks("A", 1).assigned("A").on("n1");
+    world.pod(&leaves.deleted(30));
+    world.remove_pod("l-1");
+    world.pod(&pod("a-0").queue("a").asks("A", 2).priority(1));
+    world.pod(&pod("b-0").queue("b").asks("A", 1));
+    assert_eq!(let_in(&mut world), ["b-0"], "of three cards one is left to it");
+    world.wait(2);
+    world.pod(&pod("b-1").queue("b").asks("A", 1).created(9));
+    assert_eq!(let_in(&mut world), [""; 0]);
+    world.remove_pod("l-0");
+    assert_eq!(let_in(&mut world), ["a-0"]);
+}
+
+/// What is set aside is counted anew for each turn of those that it is for.
+#[test]
+fn the_turns_of_those_for_whom_something_is_set_aside_cost_steps() {
+    let mut world = World::with(capacity(RECLAIM, ""));
+    world.node(&node("n1"));
+    world.queue(&bare_queue("q").capability("cpu", "3500m"));
+    world.group(&group("g", 1).queue("q"));
+    let member = |name: &str| pod(name).queue("q").of("g");
+    world.pod(&member("first").on("n1"));
+    let small = pod("small").queue("q").requests("cpu", "1m").on("n1");
+    world.pod(&small);
+    let leaves = pod("leaves").queue("q").on("n1");
+    world.pod(&leaves);
+    world.pod(&leaves.deleted(30));
+    for index in 0..100 {
+        world.pod(&member(&format!("s-{index}")).requests("cpu", &format!("{}m", 2000 + index)));
+    }
+    assert_eq!(let_in(&mut world), [""; 0]);
+    world.wait(2);
+    world.remove_pod("small");
+    let round = world.round();
+    assert!(round.steps >= 100 * 256, "{} steps", round.steps);
 }
 
 /// All cards are borrowed by a gang that has one small pod in another queue, and without that is not whole.

@@ -148,3 +148,52 @@ fn a_gang_that_is_given_up_takes_nothing_over() {
     world.remove_claim("a-0-gpu");
     assert_eq!(world.admit(), [admitted("b-0", "A")]);
 }
+
+/// Whether twelve of them differ in their lane, of which there are eleven, no search says in time.
+#[test]
+fn who_claims_more_than_can_be_searched_gets_no_device_that_is_set_aside() {
+    let mut world = one_each();
+    let mut lanes = gpus("A", 24);
+    for (index, device) in lanes.as_array_mut().unwrap().iter_mut().enumerate() {
+        device["attributes"]["lane"] = json!({"int": index % 11});
+    }
+    world.slice("n1", NVIDIA, &lanes);
+    let mut first = request(NVIDIA, 1, None);
+    first["selectors"] = json!([{"cel": {"expression": "device.attributes['gpu.nvidia.com'].index == 0"}}]);
+    let claimant = claimed(&mut world, "b-0", "b", &json!([{"name": "r", "exactly": first}]));
+    world.pod(&claimant.pinned_to("n1"));
+    assert_eq!(victims(&mut world), ["a-0"]);
+    let claim = json!({
+        "requests": exactly(12, Some("A")),
+        "constraints": [{"distinctAttribute": "gpu.nvidia.com/lane"}],
+    });
+    world.claim_with("c-0-gpu", &claim, &json!({}));
+    let other = claiming(pod("c-0").queue("c"), "c-0-gpu").pinned_to("n1");
+    world.pod(&other);
+    assert_eq!(world.admit_names(), [""; 0]);
+    go(&mut world, "a-0");
+    assert_eq!(world.admit_names(), ["b-0"]);
+}
+
+/// Who lacks quota alone, which a pod of its own takes its time to give back, keeps no device of another node from others.
+#[test]
+fn a_queue_that_deserves_one_device_keeps_no_second_one_from_others() {
+    let mut world = one_each();
+    go(&mut world, "a-0");
+    for name in ["a", "b"] {
+        let queue = bare_queue(name).deserved_cards(r#"{"A": 1}"#);
+        world.queue(&queue.quota(r#"{"A": 1}"#));
+    }
+    let leaves = claimed(&mut world, "a-1", "a", &exactly(1, Some("A")));
+    world.claim("a-1-gpu", &exactly(1, Some("A")), &allocated("n1", &["gpu-0"]));
+    let leaves = leaves.assigned("A").on("n1");
+    world.pod(&leaves);
+    world.pod(&leaves.deleted(315_000_000));
+    let waits = asks_on("n2", &mut world, "a-2", "a");
+    world.pod(&waits);
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.wait(2);
+    let other = claimed(&mut world, "b-0", "b", &exactly(1, Some("A")));
+    world.pod(&other);
+    assert_eq!(world.admit_names(), ["b-0"]);
+}

@@ -122,3 +122,29 @@ fn nobody_takes_the_card_that_another_one_of_its_queue_needs() {
         assert_eq!(world.admit_names(), let_in);
     }
 }
+
+/// A share that comes free anyway takes no more of its node from others than it is: who deserves two of a hundred would keep them off all nodes.
+#[test]
+fn a_small_share_that_is_waited_for_keeps_no_node_from_others() {
+    let conf = "actions: \"allocate, reclaim\"\ntiers: [{plugins: [{name: capacity}]}]";
+    let parsed = Configuration::parse(Some(conf), Some("unnamedCards: free")).unwrap();
+    let mut world = World::with(Arc::new(parsed.configuration));
+    let deserves = |name: &str, core: &str, memory: &str| {
+        let queue = bare_queue(name).deserved(MGPU_CORE, core).deserved(MGPU_MEMORY, memory);
+        queue.capability(MGPU_CORE, core).capability(MGPU_MEMORY, memory)
+    };
+    world.queue(&deserves("evil", "2", "512"));
+    world.queue(&deserves("good", "1598", "127488"));
+    for (index, on) in ["n1", "n2"].into_iter().enumerate() {
+        world.node(&node(on).mgpu(8, 8000, FIXED));
+        let leaves = pod(&format!("l-{index}")).queue("evil").share(1, 256).on(on);
+        let leaves = leaves.annotation(INDEX, "0");
+        world.pod(&leaves);
+        world.pod(&leaves.deleted(315_000_000));
+        world.pod(&pod(&format!("e-{index}")).queue("evil").share(1, 256).pinned_to(on));
+    }
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.wait(2);
+    world.pod(&pod("g-0").queue("good").share(10, 800));
+    assert_eq!(world.admit_names(), ["g-0"]);
+}
