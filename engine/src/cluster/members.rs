@@ -139,6 +139,10 @@ impl Cluster {
                 self.workloads[workload].note_ran();
             }
             if let Some(member) = &member {
+                // Those that wait for others of it are judged anew, also where this one was held by nobody.
+                if self.workloads[workload].missing() > 0 {
+                    self.workloads[workload].wake();
+                }
                 self.workloads[workload].add_member(member.clone(), task.as_ref(), &held);
                 self.add_elastic(id, 1);
                 self.rebalance(workload);

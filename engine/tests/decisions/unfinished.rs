@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::world::{Object, World, group, node, pod, queue};
+use crate::world::{Object, World, bare_pod, group, node, pod, queue};
 
 /// A node with 8 cards, of which somebody's older pod of higher priority waits for all but what is left.
 fn world() -> World {
@@ -183,4 +183,20 @@ fn nor_by_pods_in_time_that_fit_nowhere() {
         world.pod(&large("decoy").created(100).selects("zone", "nowhere"));
     });
     assert_eq!(next, ["older"]);
+}
+
+/// It was made while the door was away, or before Cardgate: with it the group has as many as it needs.
+#[test]
+fn a_gang_starts_when_a_pod_that_nobody_held_joins_it() {
+    for is_placed in [false, true] {
+        for in_queue in ["team-a", "team-b"] {
+            let mut world = world();
+            world.group(&group("a", 2));
+            world.pod(&large("held"));
+            assert_eq!(world.refusal_of("held"), "PodGroupIncomplete");
+            let joins = bare_pod("joins").of("a").queue(in_queue);
+            world.pod(&if is_placed { joins.on("n1") } else { joins });
+            assert_eq!(world.admit_names(), ["held"], "placed: {is_placed}, in {in_queue}");
+        }
+    }
 }
