@@ -194,7 +194,7 @@ fn alternatives_with_room<'s>(
 }
 
 /// Whether a pod of this shape is charged for no card; why it can't be charged for what it asks, where it can't.
-pub(super) fn names_none(cluster: &Cluster, shape: &Shape) -> Result<bool, Reason> {
+pub(crate) fn names_none(cluster: &Cluster, shape: &Shape) -> Result<bool, Reason> {
     // Under `capacity`, a queue without card quotas is limited in the resource itself.
     let strict = cluster.configuration().queue_plugin == QueuePlugin::CapacityCard;
     match shape.task.naming {

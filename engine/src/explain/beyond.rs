@@ -4,8 +4,9 @@
 //! whoever reads "used 3, quota 8" waits, and waits in vain where no node has as many cards as one pod asks for: that is said with it. And
 //! what each of several cards lacks may come, and yet never both for one of them.
 
+use super::found::What;
 use super::pod::{ALL_EXCLUDED, NO_MGPU_NODE, cards_to_name, could_ever_be_let_in, has_node_ever, list, names};
-use super::{Case, workload};
+use super::{Case, pod, workload};
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
@@ -13,7 +14,7 @@ use crate::decide::census::Looks;
 use crate::decide::enqueue::could_ever_run;
 use crate::decide::fit::nodes_for;
 use crate::decide::obstacles::{asks_nodes, of_nodes};
-use crate::decide::verdict::alternatives_with_quota_ever;
+use crate::decide::verdict::{alternatives_with_quota_ever, is_for, names_none};
 use crate::ids::WorkloadId;
 use crate::reason::{About, Outlook, Reason};
 
@@ -97,10 +98,26 @@ fn no_node_has(cluster: &Cluster, shape: &Shape) -> Option<String> {
     ))
 }
 
+/// That a pod can't be charged for what it asks, whatever there is quota for.
+fn of_request(cluster: &Cluster, shape: &Shape) -> Option<Beyond> {
+    if cluster.queue(shape.queue).is_nameless() || !is_for(cluster, shape.queue, &shape.namespace) {
+        return None;
+    }
+    let reason = names_none(cluster, shape).err()?;
+    let What::Said(said) = pod::find(cluster, shape, reason) else {
+        return None;
+    };
+    (reason.outlook(|| true) == Outlook::Never).then_some(Beyond {
+        reason,
+        said,
+        instead: None,
+    })
+}
+
 fn of_shape(cluster: &Cluster, shape: &Shape, told: Reason) -> Option<Beyond> {
-    let gone = of_cards_that_are_gone(cluster, shape);
-    if gone.is_some() {
-        return gone;
+    let known = of_request(cluster, shape).or_else(|| of_cards_that_are_gone(cluster, shape));
+    if known.is_some() {
+        return known;
     }
     let of_cards = shape.task.mgpu.is_some();
     if !of_cards && asks_nodes(cluster, shape) {

@@ -139,7 +139,9 @@ pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Rea
     match reason.about() {
         // Whether a queue that is for others could ever have room is not for this pod to know.
         About::Quota(_) => {
-            !is_for(cluster, shape.queue, &shape.namespace) || !alternatives_with_quota_ever(cluster, shape).is_empty()
+            !is_for(cluster, shape.queue, &shape.namespace)
+                || !alternatives_with_quota_ever(cluster, shape).is_empty()
+                || is_charged_for_others(cluster, shape)
         }
         About::Nodes => {
             let looks = Looks::of_message();
@@ -149,6 +151,13 @@ pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Rea
         About::Mgpu => of_nodes(cluster, shape).is_none(),
         About::Request | About::Queue | About::Workload => true,
     }
+}
+
+/// Whether a pod is charged CPU and memory only as another one is charged for a claim that both share: it comes to be charged for that when the
+/// other one ends, and for CPU and memory no more (`cardUnlimitedCpuMemory`).
+fn is_charged_for_others(cluster: &Cluster, shape: &Shape) -> bool {
+    cluster.configuration().capacity_card.card_unlimited_cpu_memory
+        && shape.task.claimed.as_ref().is_some_and(|claimed| claimed.shared)
 }
 
 /// Whether a pod lacks by itself what the reason is about, as things stand.

@@ -17,7 +17,7 @@ mod unqueued;
 
 use serde_json::{Value, json};
 
-use crate::world::{GPU, Object, World, bare_pod, configuration, group, node, pod, queue, queue_plugin};
+use crate::world::{GPU, Object, World, bare_pod, bare_queue, configuration, group, node, pod, queue, queue_plugin};
 
 pub const NVIDIA: &str = "gpu.nvidia.com";
 const LABEL_OF_A: &str = "device.card.volcano.sh/a-c40bf6cc";

@@ -280,3 +280,25 @@ fn who_shares_a_claim_stays_in_its_queue_while_the_devices_are_not_shown() {
     world.pod(&sharer.on("n1"));
     assert_eq!(world.allocated_cpu("team-a"), 2000, "bound");
 }
+
+/// Who pays for no card is charged CPU, and for a card none (`cardUnlimitedCpuMemory`).
+#[test]
+fn who_may_come_to_pay_for_a_claim_that_it_shares_is_not_told_that_waiting_cant_help() {
+    let mut world = World::with(configuration("cardUnlimitedCpuMemory: true", ""));
+    world.node(&node("n1"));
+    world.slice("n1", NVIDIA, &gpus("A", 4));
+    world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
+    world.queue(&bare_queue("team-a").quota(r#"{"A": 2}"#));
+    world.claim("shared", &exactly(1, Some("A")), &json!({}));
+    world.pods([sharing(pod("p1"), "shared"), sharing(pod("p2").created(1), "shared")]);
+    assert_eq!(world.admit_names(), ["p1"]);
+    world.seen_admitted(&sharing(pod("p1"), "shared").on("n1"), "p1", Some("A"));
+    world.claim("shared", &exactly(1, Some("A")), &allocated("n1", &["gpu-0"]));
+    let told = world.refusal_of("p2");
+    assert_eq!(told, "InsufficientCPUQuota");
+    let told = world.notices();
+    assert!(!told[0].message.contains("waiting can't help"), "{told:?}");
+    world.remove_pod("p1");
+    world.claim("shared", &exactly(1, Some("A")), &json!({}));
+    assert_eq!(world.admit_names(), ["p2"]);
+}

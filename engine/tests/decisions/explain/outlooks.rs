@@ -5,7 +5,7 @@ use engine::reason::{Outlook, Reason};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::world::{Object, World, assert_says_never, bare_queue, capacity, configuration, node, pod, queue};
+use crate::world::{GPU, Object, World, assert_says_never, bare_queue, capacity, configuration, node, pod, queue};
 
 const CARDS: [&str; 2] = ["A", "B"];
 
@@ -182,4 +182,28 @@ proptest! {
             }
         }
     }
+}
+
+/// A queue with one CPU, which `first` uses. Once that is gone, `waits` still can't be charged for what it asks, and is told so from the beginning.
+#[track_caller]
+fn told_at_once(world: &mut World, quota: &str, waits: &Object) {
+    let queue = bare_queue("team-a").capability("cpu", "1").capability("memory", "4Ti");
+    world.queue(&queue.quota(quota));
+    world.pod(&pod("first"));
+    assert_eq!(world.admit_names(), ["first"]);
+    world.pod(waits);
+    let told = world.refusal();
+    assert!(told.starts_with("InsufficientCPUQuota"), "{told}");
+    assert!(told.contains("waiting can't help"), "{told}");
+    world.remove_pod("first");
+    let told = world.refusal();
+    assert!(told.contains("waiting can't help"), "{told}");
+}
+
+#[test]
+fn who_lacks_cpu_and_names_no_card_that_its_queue_has_is_told_that_waiting_cant_help() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A", 4));
+    let waits = pod("waits").requests(GPU, "1").created(1);
+    told_at_once(&mut world, r#"{"Z": 2}"#, &waits);
 }
