@@ -134,6 +134,15 @@ pub(super) struct Cards {
     cursor: usize,
 }
 
+/// Where searches for nodes go on.
+#[derive(Debug)]
+pub(crate) struct Cursors {
+    /// For pods with each card, by number.
+    of_cards: Vec<usize>,
+    /// For those that name none.
+    without_card: usize,
+}
+
 impl Cards {
     /// Whether nodes have been found to have cards by this resource.
     pub(super) fn are_counted_by(&self, resource: ResourceId) -> bool {
@@ -209,6 +218,22 @@ impl Cluster {
             Some(card) => self.cards.get_mut(card).cursor = place,
             None => self.cards.cursor = place,
         }
+    }
+
+    /// Where searches for nodes go on, for pods with each card and without any.
+    pub(crate) fn cursors(&self) -> Cursors {
+        Cursors {
+            of_cards: self.cards.known.iter().map(|card| card.cursor).collect(),
+            without_card: self.cards.cursor,
+        }
+    }
+
+    /// Searches for nodes go on there again.
+    pub(crate) fn set_cursors(&mut self, cursors: &Cursors) {
+        for (card, cursor) in self.cards.known.iter_mut().zip(&cursors.of_cards) {
+            card.cursor = *cursor;
+        }
+        self.cards.cursor = cursors.without_card;
     }
 
     /// Counts what a node has of its cards into their tallies. Counted out before the node or what pods hold of it

@@ -156,6 +156,8 @@ fn look_at(
     cluster.take_asides(&aside);
     let claimed = cluster.lift_claim(queue);
     let leaving = cluster.leaving(now);
+    // Who is only expected there takes no turn of a node: however often it is looked at, it is the same one.
+    let cursors = cluster.cursors();
     cluster.look_ahead();
     cluster.take_out(&leaving);
     let mut look = Look {
@@ -212,6 +214,7 @@ fn look_at(
     cluster.forgo_room(&mut expected.asides, &leaving);
     expected.claim = cluster.claim_of(queue, &expected.asides);
     cluster.end_looking_ahead();
+    cluster.set_cursors(&cursors);
     cluster.free_asides(&aside);
     cluster.claim_again(queue, claimed);
     if !look.taken.is_empty() {

@@ -253,7 +253,7 @@ pub const KEYS: [Found; 1] = [(
 )];
 
 /// Worlds with all that, and with a clock that runs ahead and is set back.
-pub const SET_BACK: [Found; 5] = [
+pub const SET_BACK: [Found; 6] = [
     (
         130_039,
         200,
@@ -288,6 +288,13 @@ pub const SET_BACK: [Found; 5] = [
         4,
         true,
         "a pod without shares of cards was told nothing where its group waits for those of another one",
+    ),
+    (
+        640_161,
+        200,
+        4,
+        true,
+        "whom others were evicted for was expected on another node each second, and who waits behind it was told so",
     ),
 ];
 

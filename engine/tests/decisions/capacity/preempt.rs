@@ -131,6 +131,30 @@ fn a_gang_of_several_priorities_does_not_stand_back_for_itself() {
     assert_eq!(world.admit_names(), ["other"]);
 }
 
+/// Nodes take turns, and one of them has room for it at once: it is expected on the same one however often it is looked for.
+#[test]
+fn who_waits_is_told_the_same_while_those_that_were_evicted_for_others_are_on_their_way_out() {
+    let mut world = World::with(capacity(PREEMPT, BORROW));
+    for (name, cpu) in [("n1", "1"), ("n2", "4")] {
+        world.node(&node(name).offers("cpu", cpu));
+    }
+    world.queue(&plain("a").capability("pods", "2"));
+    world.pod(&pod("low").queue("a").on("n1"));
+    world.pod(&pod("high").queue("a").priority(10).on("n2"));
+    world.pod(&pod("urgent").queue("a").priority(10));
+    world.pod(&pod("other").queue("a"));
+    assert_eq!(victims(&mut world), ["low"]);
+    let mut told = Vec::new();
+    for _ in 0..6 {
+        world.wait(2);
+        assert_eq!(world.admit(), []);
+        let notices = world.notices();
+        let to_other = notices.iter().filter(|notice| &*notice.pod.name == "other");
+        told.extend(to_other.map(|notice| notice.reason));
+    }
+    assert_eq!(told.len(), 1, "{told:?}");
+}
+
 /// A queue of four cores, and a group of it of which so many are needed.
 fn four_cores(group: &str, min_member: i64) -> World {
     let mut world = World::with(capacity(PREEMPT, BORROW));
