@@ -340,6 +340,8 @@ pub(super) struct Reading {
     pub ends: Option<Timestamp>,
     /// Whether its group is all that it names.
     pub names_group_alone: bool,
+    /// Whether it shows that Cardgate has held it, though its gate may be gone: it was told something, or let in for a card.
+    pub shows_it_was_held: bool,
 }
 
 /// What the name of a group begins with that Volcano's controllers make for a pod that names their scheduler and no group; behind it comes
@@ -451,6 +453,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
             .filter(|name| managed && !name.is_empty())
             .map(|name| as_object_name(name).into()),
         in_no_queue: !names_queue_or_card,
+        shows_it_was_held: own_condition(&pod.status).is_some() || annotations.contains_key(CARD_ASSIGNED),
         names_group_alone: !under_cross_quota
             && [QUEUE_NAME, CARD_NAME].iter().all(|key| !annotations.contains_key(key))
             && mgpu.is_none(),
@@ -496,12 +499,13 @@ pub(super) fn task_spec(metadata: &Metadata<Box<str>>) -> Option<&str> {
     found.filter(|task| !task.is_empty() && task.len() <= TASK_NAME_LENGTH)
 }
 
-/// The condition that says that the pod waits, where it does.
-fn waiting_condition(status: &PodStatus<Box<str>>) -> Option<&PodCondition<Box<str>>> {
+/// The condition by which Cardgate tells a pod why it waits, or that it was let in.
+fn own_condition(status: &PodStatus<Box<str>>) -> Option<&PodCondition<Box<str>>> {
     let is_ours = |condition: &&PodCondition<Box<str>>| condition.r#type.as_deref() == Some(ADMITTED_CONDITION);
-    status
-        .conditions
-        .iter()
-        .find(is_ours)
-        .filter(|condition| condition.status.as_deref() == Some("False"))
+    status.conditions.iter().find(is_ours)
+}
+
+/// The same where it says that the pod waits.
+fn waiting_condition(status: &PodStatus<Box<str>>) -> Option<&PodCondition<Box<str>>> {
+    own_condition(status).filter(|condition| condition.status.as_deref() == Some("False"))
 }

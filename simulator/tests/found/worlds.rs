@@ -253,7 +253,7 @@ pub const KEYS: [Found; 1] = [(
 )];
 
 /// Worlds with all that, and with a clock that runs ahead and is set back.
-pub const SET_BACK: [Found; 6] = [
+pub const SET_BACK: [Found; 7] = [
     (
         130_039,
         200,
@@ -295,6 +295,13 @@ pub const SET_BACK: [Found; 6] = [
         4,
         true,
         "whom others were evicted for was expected on another node each second, and who waits behind it was told so",
+    ),
+    (
+        630_292,
+        200,
+        4,
+        true,
+        "who was let in, in a group that Volcano made for it, was charged nothing after a restart",
     ),
 ];
 

@@ -115,6 +115,25 @@ fn who_was_held_is_charged_from_when_it_is_let_in() {
     assert_eq!(world.admit(), []);
 }
 
+/// And whoever begins to decide sees it by what was written on it then (found by the simulator, seed 630292).
+#[test]
+fn who_was_held_is_charged_after_a_restart_too() {
+    let told = |status: &str| serde_json::json!([{"type": "card.volcano.sh/Admitted", "status": status}]);
+    let large = || bare_pod("large").requests("cpu", "4").of("podgroup-large");
+    for (shown, is_charged) in [
+        (large(), false),
+        (large().assigned("A"), true),
+        (large().set(["status", "conditions"], told("True")), true),
+        // The condition is written later than the gate is taken off.
+        (large().set(["status", "conditions"], told("False")), true),
+    ] {
+        let mut world = four_cores();
+        world.pod(&shown);
+        world.pod(&pod("later").queue("team-a").requests("cpu", "1"));
+        assert_eq!(world.admit().is_empty(), is_charged, "{shown:?}");
+    }
+}
+
 /// Nor does it where it did, when its namespace comes to name no queue any more.
 #[test]
 fn whom_nobody_has_let_in_gives_its_room_back_where_nobody_would_have_held_it() {
