@@ -248,7 +248,7 @@ impl Judge {
         // What an operator writes itself excuses it from nothing: it tells a group why it waits, and labels nodes, all the time.
         let changes_terms = stored::changes_terms(write) && !is_operator(&write.who);
         let finding = finding.and(self.evictions.hear(write, &self.stored, changes_terms));
-        let finding = finding.and(self.repeats.hear(write, changes_terms));
+        let finding = finding.and(self.repeats.hear(write, changes_terms, &self.stored));
         self.in_vain.hear(write, &self.stored, changes_terms);
         self.gangs.hear(write, changes_terms);
         let charged = moved::charged(write, &self.stored);

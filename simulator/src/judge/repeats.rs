@@ -1,12 +1,13 @@
 //! Nothing is written again and again: while nothing changes, an operator tells nobody more than a few times what they were told
 //! before, and writes to no object more than a few times at all.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::stored::Stored;
 use super::{Finding, broken, is_operator};
 use crate::objects::{CARD_USAGES, EVENTS, JOBS, Key, LEASES, NODES, POD_GROUPS, PODS, Resource, SECRETS, Write};
 
@@ -18,7 +19,8 @@ const MOST: u32 = 3;
 /// How often one object may be written, whatever is said: a pod is let in, told why it waits, and settled in a few.
 const MOST_AT_ALL: u32 = 10;
 /// How often a queue's numbers, and what workloads in its line and their pods are told and show, may be the same: what is kept for
-/// workloads that send nobody ends, unseen, at intervals that double until they are an hour, and is kept again.
+/// workloads that send nobody ends, unseen, at intervals that double until they are an hour, and is kept again. Each namespace has intervals of
+/// its own there, and those of several may take turns.
 const MOST_OF_QUEUES: u32 = 9;
 /// What pods are told whose group is not taken into its queue, with the numbers of what is kept there.
 const OF_GROUP: &str = " as a whole: ";
@@ -50,8 +52,8 @@ struct Times {
 }
 
 impl Repeats {
-    /// Looks at a write; `changes_terms` says whether it is about what quotas and room rest on.
-    pub fn hear(&mut self, write: &Write, changes_terms: bool) -> Finding {
+    /// Looks at a write, before it is stored; `changes_terms` says whether it is about what quotas and room rest on.
+    pub fn hear(&mut self, write: &Write, changes_terms: bool, stored: &Stored) -> Finding {
         if write.resource == &LEASES || write.resource == &SECRETS {
             return Ok(());
         }
@@ -77,7 +79,8 @@ impl Repeats {
         let the_same = once_more(of_content, write.at, is_told_seldom);
         let (who, plural, key) = (&write.who, write.resource.plural, &write.key);
         let (most, most_at_all) = if is_of_queue(write.resource, after) {
-            (MOST_OF_QUEUES, 2 * MOST_OF_QUEUES)
+            let most = MOST_OF_QUEUES.saturating_mul(namespaces_in_line(stored));
+            (most, most.saturating_mul(2))
         } else {
             (MOST, MOST_AT_ALL)
         };
@@ -101,6 +104,13 @@ impl Repeats {
         self.said.clear();
         self.objects.clear();
     }
+}
+
+/// How many namespaces have workloads that something may be kept for.
+fn namespaces_in_line(stored: &Stored) -> u32 {
+    let workloads = [&JOBS, &POD_GROUPS].into_iter().filter_map(|kind| stored.now.get(kind));
+    let namespaces: BTreeSet<_> = workloads.flatten().map(|(key, _)| &key.namespace).collect();
+    u32::try_from(namespaces.len()).unwrap_or(u32::MAX).max(1)
 }
 
 /// Whether a write shows what a queue has and keeps, or tells it to who is in its line.

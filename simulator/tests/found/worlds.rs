@@ -253,7 +253,7 @@ pub const KEYS: [Found; 1] = [(
 )];
 
 /// Worlds with all that, and with a clock that runs ahead and is set back.
-pub const SET_BACK: [Found; 8] = [
+pub const SET_BACK: [Found; 9] = [
     (
         130_039,
         200,
@@ -309,6 +309,13 @@ pub const SET_BACK: [Found; 8] = [
         4,
         true,
         "the judge had an operator let nobody in beside a pod of which it could not have heard that it was gone",
+    ),
+    (
+        620_134,
+        200,
+        4,
+        true,
+        "the judge had those of one namespace alone take turns in a queue",
     ),
 ];
 

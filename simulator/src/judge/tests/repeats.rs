@@ -56,12 +56,18 @@ fn what_is_kept_for_a_group_that_sends_nobody_is_shown_more_often_and_not_for_ev
             });
         }
     };
-    let mut history = history();
-    history.create(&POD_GROUPS, json!({"metadata": {"namespace": "team", "name": "g"}}));
-    show(&mut history, 18);
-    history.holds();
-    show(&mut history, 1);
-    history.breaks(RULE);
+    // Those of several namespaces take turns, each at intervals of its own.
+    for (namespaces, most) in [(&["team"][..], 18), (&["team", "other"], 36)] {
+        let mut history = history();
+        for namespace in namespaces {
+            let group = json!({"metadata": {"namespace": namespace, "name": "g"}});
+            history.create(&POD_GROUPS, group);
+        }
+        show(&mut history, most);
+        history.holds();
+        show(&mut history, 1);
+        history.breaks(RULE);
+    }
 }
 
 #[test]
