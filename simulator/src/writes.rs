@@ -16,11 +16,17 @@ pub fn matters(write: &Write) -> bool {
     write.resource != &LEASES
 }
 
+/// What is done where a pod is told something anew, in its condition too: whoever begins to decide tells all that wait, once.
+const TOLD_ANEW: &str = "Admit";
+
 /// Whether somebody is told again what they were told long ago: events are forgotten, conditions say it still.
 pub fn is_reminder(write: &Write, all: &[Write]) -> bool {
     let (true, Some(event)) = (write.resource == &EVENTS, &write.after) else {
         return false;
     };
+    if event["action"] == TOLD_ANEW {
+        return false;
+    }
     let is_equal = |other: &&Write| {
         let is_event = other.resource == &EVENTS && other.version < write.version;
         is_event && other.after.as_ref().is_some_and(|other| said(other) == said(event))

@@ -253,7 +253,7 @@ pub const KEYS: [Found; 1] = [(
 )];
 
 /// Worlds with all that, and with a clock that runs ahead and is set back.
-pub const SET_BACK: [Found; 9] = [
+pub const SET_BACK: [Found; 10] = [
     (
         130_039,
         200,
@@ -316,6 +316,13 @@ pub const SET_BACK: [Found; 9] = [
         4,
         true,
         "the judge had those of one namespace alone take turns in a queue",
+    ),
+    (
+        620_579,
+        200,
+        4,
+        true,
+        "the judge had a world rest to which an operator that had just begun told everything anew",
     ),
 ];
 
