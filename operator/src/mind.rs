@@ -80,6 +80,8 @@ pub struct Mind {
     under_way: usize,
     /// Evictions that are asked for. They wait for disruption budgets as well, and nobody else waits for that.
     evictions_under_way: usize,
+    /// Since when there have been any, as far as that was seen whenever something was shown.
+    evicting_since: Option<Instant>,
     /// Questions of schedulers that wait for an answer.
     questions: Vec<Pending>,
     /// The labels that are being written, or were a while ago, of nodes that are not seen to have them yet. By name and unique id: one that
@@ -123,6 +125,7 @@ impl Mind {
             readiness,
             under_way: 0,
             evictions_under_way: 0,
+            evicting_since: None,
             questions: Vec::new(),
             labelling: BTreeMap::new(),
             parameters,
@@ -272,6 +275,7 @@ impl Mind {
                 }
                 Action::Evict(eviction) => {
                     self.evictions_under_way += 1;
+                    self.evicting_since.get_or_insert_with(Instant::now);
                     self.actor.evict_for(eviction);
                 }
                 Action::Unplaced { pod, message } => {

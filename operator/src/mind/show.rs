@@ -31,6 +31,8 @@ const NOTICES_PER_TICK: usize = 10;
 const REFRESHED_PER_TICK: usize = 5;
 /// How many workloads are told how far they are in one tick: whoever makes their pods may wait for it.
 const PROGRESS_PER_TICK: usize = 8;
+/// For so long nobody is told anything new while others are asked to go: they may be refused, as a rule at once, and all is as it was.
+const UNANSWERED: Duration = Duration::from_secs(2);
 /// How long after a change the metrics of queues are counted anew: of all queues, whatever has changed, and nobody scrapes them more
 /// often.
 const FIGURES_AFTER: Duration = Duration::from_secs(1);
@@ -105,8 +107,8 @@ impl Mind {
             self.reports.send(Report::Synced);
             self.refresher.take_over(&self.cluster, now);
         }
-        let mut room = TOLD_PER_TICK;
-        for progress in progress(&mut self.cluster, now, PROGRESS_PER_TICK) {
+        let mut room = self.told_in_this_tick();
+        for progress in progress(&mut self.cluster, now, PROGRESS_PER_TICK.min(room)) {
             room -= 1;
             self.refresher.note_progress(&progress, now);
             self.show_progress(progress);
@@ -134,6 +136,14 @@ impl Mind {
                 Fresh::Again(reminder) => self.remind(*reminder),
             }
         }
+    }
+
+    /// How many may be told something in this tick.
+    fn told_in_this_tick(&mut self) -> usize {
+        let is_open = self.evicting_since.is_some_and(|since| since.elapsed() < UNANSWERED);
+        // What others wait for is found again in the rounds after the last of them was answered.
+        self.evicting_since = self.evicting_since.filter(|_| self.evictions_under_way > 0);
+        if is_open { 0 } else { TOLD_PER_TICK }
     }
 
     /// Says once, of each configuration, that Volcano's scheduler writes the phases that Cardgate does.

@@ -253,7 +253,7 @@ pub const KEYS: [Found; 1] = [(
 )];
 
 /// Worlds with all that, and with a clock that runs ahead and is set back.
-pub const SET_BACK: [Found; 10] = [
+pub const SET_BACK: [Found; 11] = [
     (
         130_039,
         200,
@@ -323,6 +323,13 @@ pub const SET_BACK: [Found; 10] = [
         4,
         true,
         "the judge had a world rest to which an operator that had just begun told everything anew",
+    ),
+    (
+        640_521,
+        200,
+        4,
+        true,
+        "who waits was told anew of each eviction that was refused at once",
     ),
 ];
 
