@@ -119,6 +119,31 @@ owned! {
 }
 
 owned! {
+    /// A taint that administrators put on devices, whoever publishes them.
+    DeviceTaintRule {
+        metadata: Metadata<Box<str>>,
+        spec: TaintRuleSpec,
+    }
+}
+
+owned! {
+    TaintRuleSpec {
+        /// None where there is none.
+        device_selector: Option<TaintSelector>,
+        taint: DeviceTaint,
+    }
+}
+
+owned! {
+    /// The devices of which all of these are so; what is not written, any is.
+    TaintSelector {
+        driver: Option<Box<str>>,
+        pool: Option<Box<str>>,
+        device: Option<Box<str>>,
+    }
+}
+
+owned! {
     /// What administrators name so that claims need not say it.
     DeviceClass {
         metadata: Metadata<Box<str>>,
@@ -286,6 +311,19 @@ impl DeviceTaint {
     }
 }
 
+impl TaintSelector {
+    /// Whether it selects devices of this driver's pool, by whatever name.
+    pub fn selects_of(&self, driver: &str, pool: &str) -> bool {
+        self.driver.as_deref().is_none_or(|named| named == driver)
+            && self.pool.as_deref().is_none_or(|named| named == pool)
+    }
+
+    /// Whether it selects a device of this driver's pool.
+    pub fn selects(&self, driver: &str, pool: &str, device: &str) -> bool {
+        self.selects_of(driver, pool) && self.device.as_deref().is_none_or(|named| named == device)
+    }
+}
+
 impl DeviceToleration {
     /// Whether it puts up with a taint.
     pub fn tolerates(&self, taint: &DeviceTaint) -> bool {
@@ -299,6 +337,40 @@ impl DeviceToleration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rule_selects_devices_by_all_that_it_names_and_none_where_it_selects_by_nothing() {
+        let selects = |selector: &str| {
+            let rule = format!(r#"{{"spec": {{{selector} "taint": {{"key": "sick", "effect": "NoSchedule"}}}}}}"#);
+            let rule: DeviceTaintRule = serde_json::from_str(&rule).unwrap();
+            assert!(rule.spec.taint.keeps_away());
+            let of = |driver, pool, device| {
+                let selector = rule.spec.device_selector.as_ref();
+                selector.is_some_and(|selector| selector.selects(driver, pool, device))
+            };
+            [
+                of("d", "n1", "gpu-0"),
+                of("d", "n1", "gpu-1"),
+                of("d", "n2", "gpu-0"),
+                of("e", "n1", "gpu-0"),
+            ]
+        };
+        assert_eq!(selects(""), [false; 4]);
+        assert_eq!(selects(r#""deviceSelector": null,"#), [false; 4]);
+        assert_eq!(selects(r#""deviceSelector": {},"#), [true; 4]);
+        assert_eq!(
+            selects(r#""deviceSelector": {"driver": "d", "device": null},"#),
+            [true, true, true, false]
+        );
+        assert_eq!(
+            selects(r#""deviceSelector": {"pool": "n1"},"#),
+            [true, true, false, true]
+        );
+        assert_eq!(
+            selects(r#""deviceSelector": {"device": "gpu-0", "pool": "n1", "driver": "d"},"#),
+            [true, false, false, false]
+        );
+    }
 
     #[test]
     fn objects_are_read_as_the_api_server_writes_them() {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::bounds::json_error;
-use crate::dra::{DeviceClass, ResourceClaim, ResourceSlice};
+use crate::dra::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use crate::job::Job;
 use crate::lean::{Metadata, lean};
 use crate::node::Node;
@@ -49,6 +49,7 @@ versioned! {
     Node<Box<str>>,
     ResourceSlice,
     DeviceClass,
+    DeviceTaintRule,
     ResourceClaim,
     Namespace,
     GroupQueue<Box<str>>,

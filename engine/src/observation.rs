@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crds::configuration::Configuration;
-use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
+use crds::dra::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use crds::job::Job;
 use crds::keys::QUEUE_NAME;
 use crds::lean::Metadata;
@@ -78,6 +78,10 @@ pub enum Observation {
     Class(Box<DeviceClass>),
     /// A class is gone, by its name.
     ClassGone(Box<str>),
+    /// A rule that taints devices is there, or has changed.
+    TaintRule(Box<DeviceTaintRule>),
+    /// Such a rule is gone, by its name.
+    TaintRuleGone(Box<str>),
     /// A claim of devices is there, or has changed.
     Claim(Box<ResourceClaim>),
     /// A claim is gone.
@@ -130,6 +134,7 @@ impl Observation {
             Self::Namespace(metadata) => (ObjectKind::Namespace, lean(metadata)),
             Self::Slice(slice) => (ObjectKind::ResourceSlice, lean(&slice.metadata)),
             Self::Class(class) => (ObjectKind::DeviceClass, lean(&class.metadata)),
+            Self::TaintRule(rule) => (ObjectKind::DeviceTaintRule, lean(&rule.metadata)),
             Self::Claim(claim) => (ObjectKind::ResourceClaim, lean(&claim.metadata)),
             Self::Queue(queue) => {
                 let ObjectMeta { name, uid, .. } = &queue.metadata;
@@ -174,6 +179,8 @@ impl Cluster {
             Observation::SliceGone(name) => self.remove_slice(&name, now),
             Observation::Class(class) => self.apply_class(*class),
             Observation::ClassGone(name) => self.remove_class(&name),
+            Observation::TaintRule(rule) => self.apply_taint_rule(*rule, now),
+            Observation::TaintRuleGone(name) => self.remove_taint_rule(&name, now),
             Observation::Claim(claim) => self.apply_resource_claim(*claim, now),
             Observation::ClaimGone { namespace, name } => self.remove_resource_claim(&namespace, &name, now),
             Observation::SucceededPodGone(uid) => self.forget_succeeded(&uid),

@@ -17,12 +17,13 @@ pub enum ObjectKind {
     Namespace,
     ResourceSlice,
     DeviceClass,
+    DeviceTaintRule,
     ResourceClaim,
 }
 
 impl ObjectKind {
     /// Each once, for metrics that show them all.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Pod,
         Self::Node,
         Self::Queue,
@@ -31,6 +32,7 @@ impl ObjectKind {
         Self::Namespace,
         Self::ResourceSlice,
         Self::DeviceClass,
+        Self::DeviceTaintRule,
         Self::ResourceClaim,
     ];
 
@@ -45,6 +47,7 @@ impl ObjectKind {
             Self::Namespace => "Namespace",
             Self::ResourceSlice => "ResourceSlice",
             Self::DeviceClass => "DeviceClass",
+            Self::DeviceTaintRule => "DeviceTaintRule",
             Self::ResourceClaim => "ResourceClaim",
         }
     }

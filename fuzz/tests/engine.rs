@@ -28,10 +28,11 @@ const STEPS: u64 = 200_000_000;
 const LONGEST_TEXT: usize = 8000;
 
 /// Objects that are shown, with their corpora.
-const KINDS: [(Kind, &str); 8] = [
+const KINDS: [(Kind, &str); 9] = [
     (Kind::Node, "nodes"),
     (Kind::ResourceSlice, "resource-slices"),
     (Kind::DeviceClass, "device-classes"),
+    (Kind::DeviceTaintRule, "device-taint-rules"),
     (Kind::ResourceClaim, "resource-claims"),
     (Kind::Queue, "queues"),
     (Kind::PodGroup, "groups"),
@@ -127,6 +128,7 @@ fn observed(kind: Kind, object: &Value) -> Option<Observation> {
         Kind::Job => read(object).map(Observation::Job),
         Kind::ResourceSlice => read(object).map(Observation::Slice),
         Kind::DeviceClass => read(object).map(Observation::Class),
+        Kind::DeviceTaintRule => read(object).map(Observation::TaintRule),
         Kind::ResourceClaim => read(object).map(Observation::Claim),
         Kind::Queue => {
             Some(read(object).map_or(Observation::QueueUnreadable { name, uid, reason }, Observation::Queue))
@@ -153,6 +155,7 @@ fn gone(kind: Kind, object: &Value) -> Observation {
         Kind::Queue => Observation::QueueGone(name),
         Kind::ResourceSlice => Observation::SliceGone(name),
         Kind::DeviceClass => Observation::ClassGone(name),
+        Kind::DeviceTaintRule => Observation::TaintRuleGone(name),
         Kind::ResourceClaim => Observation::ClaimGone { namespace, name },
         _ => Observation::GroupGone { namespace, name },
     }

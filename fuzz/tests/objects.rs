@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crds::bounds::{MGPU_CONTAINERS, NODE_TERMS, RESOURCES, TASKS};
 use crds::card_counts::CardRequest;
-use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
+use crds::dra::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use crds::job::Job;
 use crds::lean::Text;
 use crds::made::made_by;
@@ -149,6 +149,10 @@ target!(resource_slices, "resource-slices", |object| {
 
 target!(device_classes, "device-classes", |object| {
     as_watched::<resource::v1::DeviceClass, DeviceClass>(object).is_some()
+});
+
+target!(device_taint_rules, "device-taint-rules", |object| {
+    as_watched::<resource::v1::DeviceClass, DeviceTaintRule>(object).is_some()
 });
 
 target!(resource_claims, "resource-claims", |object| {

@@ -88,6 +88,7 @@ resources! {
     VOLCANO_JOBS = "batch.volcano.sh" "v1alpha1" "jobs" "Job" true true;
     SLICES = "resource.k8s.io" "v1" "resourceslices" "ResourceSlice" false false;
     DEVICE_CLASSES = "resource.k8s.io" "v1" "deviceclasses" "DeviceClass" false false;
+    DEVICE_TAINT_RULES = "resource.k8s.io" "v1" "devicetaintrules" "DeviceTaintRule" false false;
     RESOURCE_CLAIMS = "resource.k8s.io" "v1" "resourceclaims" "ResourceClaim" true true;
     CLAIM_TEMPLATES = "resource.k8s.io" "v1" "resourceclaimtemplates" "ResourceClaimTemplate" true false;
     CARD_INVENTORIES = "card.volcano.sh" "v1alpha1" "cardinventories" "CardInventory" false true;

@@ -35,7 +35,7 @@ const LONGEST_QUIET: SignedDuration = SignedDuration::from_mins(2);
 
 /// The kinds that the engine is told of, each with its API group, in the operator's order. Volcano's Jobs are not Cardgate's to let in: their
 /// groups are, and their pods.
-const ORDER: [(Kind, &str, &str); 9] = [
+const ORDER: [(Kind, &str, &str); 10] = [
     (Kind::Node, "", "Node"),
     (Kind::Queue, "scheduling.volcano.sh", "Queue"),
     (Kind::Namespace, "", "Namespace"),
@@ -43,6 +43,7 @@ const ORDER: [(Kind, &str, &str); 9] = [
     (Kind::Job, "batch", "Job"),
     (Kind::ResourceSlice, "resource.k8s.io", "ResourceSlice"),
     (Kind::DeviceClass, "resource.k8s.io", "DeviceClass"),
+    (Kind::DeviceTaintRule, "resource.k8s.io", "DeviceTaintRule"),
     (Kind::ResourceClaim, "resource.k8s.io", "ResourceClaim"),
     (Kind::Pod, "", "Pod"),
 ];
@@ -123,6 +124,7 @@ impl Run {
             }
             Kind::ResourceSlice => read(object).map(|slice| Observation::Slice(Box::new(slice))),
             Kind::DeviceClass => read(object).map(|class| Observation::Class(Box::new(class))),
+            Kind::DeviceTaintRule => read(object).map(|rule| Observation::TaintRule(Box::new(rule))),
             Kind::ResourceClaim => read(object).map(|claim| Observation::Claim(Box::new(claim))),
             Kind::Pod | Kind::SucceededPod => {
                 if object["status"]["phase"] == json!("Failed") {

@@ -23,7 +23,7 @@ use crate::priorities::Priorities;
 use crate::templates::{count, owner_references, pod_of, template};
 
 /// What is read of a cluster: group, version, kind and plural.
-const KINDS: [(&str, &str, &str, &str); 11] = [
+const KINDS: [(&str, &str, &str, &str); 12] = [
     ("", "v1", "Node", "nodes"),
     ("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
     ("", "v1", "Namespace", "namespaces"),
@@ -32,6 +32,7 @@ const KINDS: [(&str, &str, &str, &str); 11] = [
     ("batch", "v1", "Job", "jobs"),
     ("resource.k8s.io", "v1", "ResourceSlice", "resourceslices"),
     ("resource.k8s.io", "v1", "DeviceClass", "deviceclasses"),
+    ("resource.k8s.io", "v1", "DeviceTaintRule", TAINT_RULES),
     ("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims"),
     (
         "resource.k8s.io",
@@ -42,14 +43,17 @@ const KINDS: [(&str, &str, &str, &str); 11] = [
     ("", "v1", "Pod", "pods"),
 ];
 /// What a cluster may be without.
-const OPTIONAL: [&str; 6] = [
+const OPTIONAL: [&str; 7] = [
     "priorityclasses",
     "podgroups",
     "resourceslices",
     "deviceclasses",
+    TAINT_RULES,
     "resourceclaims",
     "resourceclaimtemplates",
 ];
+/// Rules that taint devices.
+const TAINT_RULES: &str = "devicetaintrules";
 /// What the unique ids of objects begin with that there are not.
 pub const IMAGINED: &str = "simulated-";
 /// The most pods that one object makes in a simulation.
@@ -95,6 +99,8 @@ impl World {
             let listed = cluster.everything(group, version, kind, plural).await;
             let objects = match listed {
                 Ok(objects) => objects,
+                // Before Kubernetes 1.37 there are none.
+                Err(kube::Error::Api(status)) if plural == TAINT_RULES && status.code == 404 => continue,
                 Err(error) if OPTIONAL.contains(&plural) => {
                     if kind == "PriorityClass" {
                         world.priorities.note_unknown(&error);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
+use crds::dra::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use crds::keys::RESOURCE_OF_CLASS;
 use crds::managed::{asks_for_devices_of_classes, requests_any};
 use crds::pod::ExtendedResourceClaimStatus;
@@ -108,6 +108,19 @@ impl Cluster {
     /// Forgets a slice.
     pub(crate) fn remove_slice(&mut self, name: &str, now: Timestamp) {
         let change = self.claimed.devices.remove_slice(name);
+        self.slices_changed(change, now);
+    }
+
+    /// Takes what a rule says that taints devices.
+    pub(crate) fn apply_taint_rule(&mut self, rule: DeviceTaintRule, now: Timestamp) {
+        let epoch = self.epoch(Kind::DeviceTaintRule);
+        let change = self.claimed.devices.apply_taint_rule(rule, epoch);
+        self.slices_changed(change, now);
+    }
+
+    /// Forgets such a rule.
+    pub(crate) fn remove_taint_rule(&mut self, name: &str, now: Timestamp) {
+        let change = self.claimed.devices.remove_taint_rule(name);
         self.slices_changed(change, now);
     }
 
@@ -272,6 +285,11 @@ impl Cluster {
             Kind::DeviceClass => {
                 for name in self.claimed.devices.classes_missing_in(epoch) {
                     self.remove_class(&name);
+                }
+            }
+            Kind::DeviceTaintRule => {
+                for name in self.claimed.devices.inventory().taint_rules_missing_in(epoch) {
+                    self.remove_taint_rule(&name, now);
                 }
             }
             _ => {

@@ -27,6 +27,8 @@ pub enum Kind {
     ResourceSlice,
     /// What administrators name of devices.
     DeviceClass,
+    /// Taints that administrators put on devices.
+    DeviceTaintRule,
     /// What pods claim of devices.
     ResourceClaim,
     /// Pods that have succeeded: they hold nothing, and count toward the minimum of their groups.
@@ -35,7 +37,7 @@ pub enum Kind {
 
 impl Kind {
     /// Each of them once.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Node,
         Self::Queue,
         Self::Namespace,
@@ -44,6 +46,7 @@ impl Kind {
         Self::Pod,
         Self::ResourceSlice,
         Self::DeviceClass,
+        Self::DeviceTaintRule,
         Self::ResourceClaim,
         Self::SucceededPod,
     ];
@@ -59,6 +62,7 @@ impl Kind {
             Self::Pod => "pods",
             Self::ResourceSlice => "resourceslices",
             Self::DeviceClass => "deviceclasses",
+            Self::DeviceTaintRule => "devicetaintrules",
             Self::ResourceClaim => "resourceclaims",
             Self::SucceededPod => "succeeded pods",
         }
@@ -123,7 +127,7 @@ impl Cluster {
                     self.remove_pod(&uid);
                 }
             }
-            Kind::ResourceSlice | Kind::DeviceClass | Kind::ResourceClaim => {
+            Kind::ResourceSlice | Kind::DeviceClass | Kind::DeviceTaintRule | Kind::ResourceClaim => {
                 self.forget_unlisted_devices(kind, epoch, now);
                 if kind == Kind::ResourceClaim {
                     self.claims_are_there(true);

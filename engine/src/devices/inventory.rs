@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crds::dra::{Capacity, DeviceTaint, ResourceSlice};
+use crds::dra::{Capacity, DeviceTaint, DeviceTaintRule, ResourceSlice, TaintSelector};
 use crds::quantity::parse_milli;
 
 use super::card::{DeviceCard, Drivers};
 use super::model::{Attribute, Attributes, Model};
+use super::taint_rules::TaintRules;
 use crate::texts::TextPool;
 
 /// So much of a counter: its set, its name, and how much.
@@ -22,8 +23,10 @@ pub struct Device {
     pub model: Arc<Model>,
     /// What it has of its own.
     pub own: Attributes,
-    /// Taints that keep new pods away from it.
+    /// Taints that keep new pods away from it, be they published with it or put on it by rules.
     pub taints: Box<[DeviceTaint]>,
+    /// Those that are published with it.
+    published: Box<[DeviceTaint]>,
     /// What it takes of counters.
     pub takes: Box<[Counted]>,
     /// Whether it is allocated to several claims at once.
@@ -117,6 +120,8 @@ pub struct Inventory {
     devices: u64,
     /// Drivers whose devices are cards because the configuration says so.
     drivers: Drivers,
+    /// Taints that are put on devices by rules.
+    rules: TaintRules,
     /// Those of each card, by the card's name.
     of_card: HashMap<Box<str>, BTreeSet<Arc<Model>>>,
     /// Rises with every change of devices.
@@ -138,13 +143,17 @@ impl Inventory {
                 &spec.node_name
             };
             let taints = device.taints.iter().filter(|taint| taint.keeps_away());
+            let published: Box<[_]> = taints.cloned().collect();
             let sets = device.consumes_counters.iter();
             let takes = sets.flat_map(|set| amounts_of(&set.counter_set, &set.counters, i64::MAX));
             devices.push(Arc::new(Device {
                 name: device.name.clone(),
                 model: self.model(model, &mut change),
                 own,
-                taints: taints.cloned().collect(),
+                taints: self
+                    .rules
+                    .beside(&published, (&*spec.driver, &*spec.pool.name), &device.name),
+                published,
                 takes: takes.collect(),
                 is_shared: device.allow_multiple_allocations,
                 node: (!node.is_empty()).then(|| texts.get(node)),
@@ -227,6 +236,51 @@ impl Inventory {
             self.slices.insert(name, known);
         }
         self.version += 1;
+        change
+    }
+
+    /// Takes what a rule says that taints devices; nothing where it says what it said before.
+    pub fn apply_taint_rule(&mut self, rule: DeviceTaintRule, epoch: u64) -> SliceChange {
+        let selectors = self.rules.apply(rule, epoch);
+        self.taint_again(&selectors)
+    }
+
+    /// Forgets such a rule.
+    pub fn remove_taint_rule(&mut self, name: &str) -> SliceChange {
+        let selectors = self.rules.remove(name);
+        self.taint_again(selectors.as_slice())
+    }
+
+    /// The names of such rules that were not seen in this list of all of them.
+    pub fn taint_rules_missing_in(&self, epoch: u64) -> Vec<Box<str>> {
+        self.rules.missing_in(epoch)
+    }
+
+    /// Other taints than before may be on the devices that any of these select.
+    fn taint_again(&mut self, selectors: &[TaintSelector]) -> SliceChange {
+        let mut change = SliceChange::default();
+        let is_selected =
+            |(driver, pool): &PoolName| selectors.iter().any(|selector| selector.selects_of(driver, pool));
+        let pools = self.pools.iter().filter(|(pool, _)| is_selected(pool));
+        for name in pools.flat_map(|(_, slices)| slices) {
+            let Some(Known { slice, first, .. }) = self.slices.get_mut(name) else {
+                continue;
+            };
+            for (device, number) in slice.devices.iter_mut().zip(*first..) {
+                let (driver, pool) = &slice.pool;
+                let taints = self.rules.beside(&device.published, (&**driver, &**pool), &device.name);
+                if taints == device.taints {
+                    continue;
+                }
+                Arc::make_mut(device).taints = taints;
+                if let Some(of_model) = self.models.get_mut(&device.model) {
+                    of_model.devices.insert(number, Arc::clone(device));
+                }
+                change.nodes.extend(device.node.clone());
+                change.pools.insert(slice.pool.clone());
+            }
+        }
+        self.version += u64::from(change != SliceChange::default());
         change
     }
 

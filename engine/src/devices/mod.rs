@@ -20,6 +20,7 @@ mod reading;
 mod room;
 mod selection;
 mod selector;
+mod taint_rules;
 #[cfg(test)]
 mod tests;
 
@@ -28,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crds::card_type::{CardDevice, MOST_DEVICES};
-use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice, Selector, SubRequest};
+use crds::dra::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice, Selector, SubRequest};
 use crds::keys::RESOURCE_OF_CLASS;
 use crds::lean::Metadata;
 
@@ -98,6 +99,18 @@ impl Devices {
     /// Forgets a slice.
     pub fn remove_slice(&mut self, name: &str) -> SliceChange {
         let change = self.inventory.remove(name);
+        self.renew_rooms(change)
+    }
+
+    /// Takes what a rule says that taints devices.
+    pub fn apply_taint_rule(&mut self, rule: DeviceTaintRule, epoch: u64) -> SliceChange {
+        let change = self.inventory.apply_taint_rule(rule, epoch);
+        self.renew_rooms(change)
+    }
+
+    /// Forgets such a rule.
+    pub fn remove_taint_rule(&mut self, name: &str) -> SliceChange {
+        let change = self.inventory.remove_taint_rule(name);
         self.renew_rooms(change)
     }
 

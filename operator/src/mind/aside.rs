@@ -228,6 +228,13 @@ impl Aside {
                     Kept::Not => Heard::AsItIs(Observation::Class(class)),
                 }
             }
+            Observation::TaintRule(rule) => {
+                let name = rule.metadata.name.clone().unwrap_or_default();
+                match state.keeps_off(&(ObjectKind::DeviceTaintRule, path("", &name)), hash(&rule.spec)) {
+                    Kept::Off(said) => Heard::Aside(Observation::TaintRuleGone(name), said),
+                    Kept::Not => Heard::AsItIs(Observation::TaintRule(rule)),
+                }
+            }
             Observation::Claim(claim) => {
                 let namespace = claim.metadata.namespace.clone().unwrap_or_default();
                 let name = claim.metadata.name.clone().unwrap_or_default();
@@ -329,6 +336,7 @@ impl State {
             Observation::JobGone { namespace, name } => (ObjectKind::Job, path(namespace, name)),
             Observation::SliceGone(name) => (ObjectKind::ResourceSlice, path("", name)),
             Observation::ClassGone(name) => (ObjectKind::DeviceClass, path("", name)),
+            Observation::TaintRuleGone(name) => (ObjectKind::DeviceTaintRule, path("", name)),
             Observation::ClaimGone { namespace, name } => (ObjectKind::ResourceClaim, path(namespace, name)),
             _ => return,
         };

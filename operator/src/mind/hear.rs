@@ -180,7 +180,10 @@ fn reference(object: &Object) -> ObjectReference {
         ObjectKind::Pod | ObjectKind::Node | ObjectKind::Namespace => "v1",
         ObjectKind::Queue | ObjectKind::PodGroup => "scheduling.volcano.sh/v1beta1",
         ObjectKind::Job => "batch/v1",
-        ObjectKind::ResourceSlice | ObjectKind::DeviceClass | ObjectKind::ResourceClaim => "resource.k8s.io/v1",
+        ObjectKind::ResourceSlice
+        | ObjectKind::DeviceClass
+        | ObjectKind::DeviceTaintRule
+        | ObjectKind::ResourceClaim => "resource.k8s.io/v1",
     };
     let said = |text: &Arc<str>| (!text.is_empty()).then(|| text.to_string());
     ObjectReference {

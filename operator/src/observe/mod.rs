@@ -1,12 +1,13 @@
 //! Observe: watches on nodes, queues, namespaces, groups, Jobs and pods, as events for the mind.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crds::bounds::told;
-use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
+use crds::dra::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use crds::keys::CARD_REQUEST;
 use crds::observed::{Guarded, Namespace, Observed, Unreadable};
 use crds::volcano::{PodGroup, Queue, WatchedGroup};
@@ -14,7 +15,9 @@ use engine::Observation;
 use engine::cluster::Kind;
 use futures::StreamExt as _;
 use futures::future::{Either, select};
+use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::api::{batch::v1 as batch, core::v1 as core, resource::v1 as resource};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -49,8 +52,42 @@ type ObservedJob = Observed<batch::Job, crds::job::Job<Box<str>>>;
 type ObservedGroup = Guarded<PodGroup, WatchedGroup>;
 type ObservedSlice = Observed<resource::ResourceSlice, ResourceSlice>;
 type ObservedClass = Observed<resource::DeviceClass, DeviceClass>;
+type ObservedTaintRule = Observed<TaintRule, DeviceTaintRule>;
 type ObservedClaim = Observed<resource::ResourceClaim, ResourceClaim>;
 type ObservedNamespace = Observed<core::Namespace, Namespace>;
+
+/// Kubernetes' own `DeviceTaintRule`: as which it is watched, since the types of older versions have none. There is no value of it.
+#[derive(Debug, Clone)]
+enum TaintRule {}
+
+impl Resource for TaintRule {
+    type DynamicType = ();
+    type Scope = ClusterResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "DeviceTaintRule".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "resource.k8s.io".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "devicetaintrules".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        match *self {}
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        match *self {}
+    }
+}
 
 /// Where what is observed goes.
 #[derive(Clone)]
@@ -145,7 +182,7 @@ pub async fn observe(client: Client, ears: Ears, asked: &Notify) {
 
 /// Watches what there is of Dynamic Resource Allocation: claims after the devices and classes that they ask for, and after Jobs.
 async fn observe_devices(client: &Client, ears: &Ears, jobs: &Listed, claims: &Listed) {
-    let (slices, classes) = (Listed::default(), Listed::default());
+    let (slices, classes, taint_rules) = (Listed::default(), Listed::default(), Listed::default());
     tokio::join!(
         watch(
             Api::<ObservedSlice>::all(client.clone()),
@@ -162,6 +199,14 @@ async fn observe_devices(client: &Client, ears: &Ears, jobs: &Listed, claims: &L
             ears,
             &classes,
             class_event
+        ),
+        watch(
+            Api::<ObservedTaintRule>::all(client.clone()),
+            in_pages(),
+            Kind::DeviceTaintRule,
+            ears,
+            &taint_rules,
+            taint_rule_event
         ),
         after(
             [&slices, &classes, jobs],
@@ -348,6 +393,13 @@ fn class_event(change: Change<ObservedClass>) -> Observation {
     }
 }
 
+fn taint_rule_event(change: Change<ObservedTaintRule>) -> Observation {
+    match change {
+        Change::Applied(rule) => Observation::TaintRule(Box::new(rule.object)),
+        Change::Deleted(rule) => Observation::TaintRuleGone(rule.object.metadata.name.unwrap_or_default()),
+    }
+}
+
 fn claim_event(change: Change<ObservedClaim>) -> Observation {
     match change {
         Change::Applied(mut claim) => {
@@ -363,11 +415,11 @@ fn claim_event(change: Change<ObservedClaim>) -> Observation {
     }
 }
 
-/// Whether there are clusters without this kind: without Volcano's groups, or of a Kubernetes before 1.34.
+/// Whether there are clusters without this kind: without Volcano's groups, or of a Kubernetes before 1.34, of rules that taint devices before 1.37.
 fn may_be_absent(kind: Kind) -> bool {
     matches!(
         kind,
-        Kind::PodGroup | Kind::ResourceSlice | Kind::DeviceClass | Kind::ResourceClaim
+        Kind::PodGroup | Kind::ResourceSlice | Kind::DeviceClass | Kind::DeviceTaintRule | Kind::ResourceClaim
     )
 }
 

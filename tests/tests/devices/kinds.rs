@@ -9,6 +9,8 @@ use crds::card_type::CardType;
 use crds::slug::slug;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
+use kube::api::DeleteParams;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::{Value, json};
 
 use crate::{
@@ -113,6 +115,44 @@ async fn a_tainted_device_is_for_who_tolerates_it() -> Outcome {
     // The driver finds it well again.
     publish(&world.plane, "dra-taints", NVIDIA, &gpus(&a100, 3)).await?;
     scenario.expect("healthy", &pods().running(&a100, 2)).await
+}
+
+/// Kubernetes 1.37 has `DeviceTaintRule`s on: its scheduler gives no device that one taints, and its controllers evict who has one by `NoExecute`.
+#[tokio::test]
+async fn a_device_that_an_administrator_taints_is_nobodys_until_he_takes_that_back() -> Outcome {
+    let world = world().await?;
+    let client = world.plane.client().await?;
+    let served = client.list_api_group_resources("resource.k8s.io/v1").await?;
+    if !served
+        .resources
+        .iter()
+        .any(|resource| resource.name == "devicetaintrules")
+    {
+        println!("this API server knows no DeviceTaintRules");
+        return Ok(());
+    }
+    let scenario = Scenario::begin(world, "dra-taint-rules").await?;
+    let a100 = scenario.card("NVIDIA-A100");
+    nodes(&scenario, world, &[(&a100, 2)]).await?;
+    scenario.apply_queue(scenario.queue().quota(&a100, 9)).await?;
+    let rule = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": scenario.name()},
+        "spec": {"deviceSelector": {"driver": NVIDIA, "pool": "dra-taint-rules-0", "device": "gpu-0"},
+            "taint": {"key": "example.com/unhealthy", "effect": "NoSchedule"}}});
+    world.plane.apply(&rule).await?;
+    card_has(world, &a100, |status| (status.total, status.free) == (1, 1)).await?;
+    template(world, &scenario, "a100", &exactly(NVIDIA, 1, Some(&a100))).await?;
+    scenario
+        .create(&by_template(scenario.pod("pods"), "a100").deployment(2))
+        .await?;
+    let expected = pods().running(&a100, 1).waiting(NO_NODE, 1);
+    scenario.expect_for_good("pods", &expected).await?;
+    let rules = ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("resource.k8s.io", "v1", "DeviceTaintRule"),
+        "devicetaintrules",
+    );
+    let rules: Api<DynamicObject> = Api::all_with(client, &rules);
+    rules.delete(scenario.name(), &DeleteParams::default()).await?;
+    scenario.expect("pods", &pods().running(&a100, 2)).await
 }
 
 #[tokio::test]

@@ -293,7 +293,13 @@ async fn engineer(world: &World) -> Result<String> {
             rule("scheduling.k8s.io", &["priorityclasses"], "list"),
             rule(
                 "resource.k8s.io",
-                &["resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates"],
+                &[
+                    "resourceslices",
+                    "deviceclasses",
+                    "devicetaintrules",
+                    "resourceclaims",
+                    "resourceclaimtemplates",
+                ],
                 "list",
             ),
             rule("", &["configmaps"], "get"),

@@ -351,7 +351,12 @@ fn devices_of_other_drivers_are_cards_as_soon_as_the_configuration_says_so() {
 fn a_cluster_without_these_kinds_has_none_of_it() {
     use engine::cluster::Kind;
     let mut world = world();
-    for kind in [Kind::ResourceSlice, Kind::DeviceClass, Kind::ResourceClaim] {
+    for kind in [
+        Kind::ResourceSlice,
+        Kind::DeviceClass,
+        Kind::DeviceTaintRule,
+        Kind::ResourceClaim,
+    ] {
         world.not_installed(kind, world.now);
     }
     world.pod(&pod("p1").annotation("volcano.sh/card.name", "A").requests(GPU, "1"));

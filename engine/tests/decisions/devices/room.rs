@@ -152,6 +152,54 @@ fn a_tainted_device_is_for_those_that_tolerate_it() {
     assert_eq!(world.admit(), [admitted("p5", r#"{"A":2}"#)]);
 }
 
+/// As by a driver: Kubernetes 1.37 has `DeviceTaintRule`s on.
+#[test]
+fn a_device_that_a_rule_taints_is_for_those_that_tolerate_it() {
+    let mut world = roomy();
+    let first = json!({"driver": NVIDIA, "pool": "n1", "device": "gpu-0"});
+    world.taint_rule("sick", &first, "NoSchedule");
+    assert_eq!(free(&world, "n1"), 3);
+    ask(&mut world, "p1", &with(1, &[OF_A, FIRST]));
+    assert_eq!(world.refusal_of("p1"), "NoNodeFits");
+    let mut tolerating = with(1, &[OF_A, FIRST]);
+    tolerating[0]["exactly"]["tolerations"] = json!([{"key": "sick", "value": "yes", "effect": "NoSchedule"}]);
+    ask(&mut world, "p2", &tolerating);
+    assert_eq!(world.admit(), [admitted("p2", "A")]);
+    world.remove_pod("p2");
+    world.remove_claim("p2-gpu");
+    // Published anew, and with another taint beside: it is tainted by the rule still.
+    let mut devices = gpus("A", 4);
+    devices[1]["taints"] = json!([{"key": "other", "effect": "NoExecute"}]);
+    world.slice("n1", NVIDIA, &devices);
+    assert_eq!(free(&world, "n1"), 2);
+    assert_eq!(world.refusal_of("p1"), "NoNodeFits");
+    // One that only informs, one that selects nothing, and one of another driver's devices.
+    world.taint_rule("sick", &first, "None");
+    assert_eq!(world.admit(), [admitted("p1", "A")]);
+    world.taint_rule("nothing", &json!(null), "NoExecute");
+    world.taint_rule("elsewhere", &json!({"driver": "npu.example.com"}), "NoExecute");
+    assert_eq!(free(&world, "n1"), 2);
+    world.taint_rule("all", &json!({}), "NoExecute");
+    assert_eq!(free(&world, "n1"), 0);
+    world.remove_taint_rule("all");
+    assert_eq!(free(&world, "n1"), 2);
+}
+
+#[test]
+fn rules_that_no_list_names_taint_nothing_any_more() {
+    use engine::cluster::Kind;
+    let mut world = roomy();
+    world.taint_rule("a", &json!({"device": "gpu-0"}), "NoSchedule");
+    world.taint_rule("b", &json!({"device": "gpu-1"}), "NoSchedule");
+    assert_eq!(free(&world, "n1"), 2);
+    world.begin_list(Kind::DeviceTaintRule);
+    world.taint_rule("b", &json!({"device": "gpu-1"}), "NoSchedule");
+    world.end_list(Kind::DeviceTaintRule, world.now);
+    assert_eq!(free(&world, "n1"), 3);
+    world.not_installed(Kind::DeviceTaintRule, world.now);
+    assert_eq!(free(&world, "n1"), 4);
+}
+
 /// Whoever may have one of several cards, too.
 #[test]
 fn devices_that_are_tainted_and_held_leave_the_others_free() {

@@ -131,6 +131,17 @@ impl World {
         self.observe(Observation::ClassGone(name.into()));
     }
 
+    /// A rule that taints the devices which this selects; none where it is null.
+    pub fn taint_rule(&mut self, name: &str, selector: &serde_json::Value, effect: &str) {
+        let rule = json!({"metadata": {"name": name}, "spec": {"deviceSelector": selector,
+            "taint": {"key": "sick", "value": "yes", "effect": effect}}});
+        self.observe(Observation::TaintRule(Box::new(serde_json::from_value(rule).unwrap())));
+    }
+
+    pub fn remove_taint_rule(&mut self, name: &str) {
+        self.observe(Observation::TaintRuleGone(name.into()));
+    }
+
     /// A slice that says this.
     pub fn slice_of(&mut self, name: &str, spec: &serde_json::Value) {
         let slice = json!({"metadata": {"name": name}, "spec": spec});

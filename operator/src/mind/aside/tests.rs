@@ -149,6 +149,7 @@ fn other_objects_are_as_if_they_could_not_be_read_or_were_not_there() {
     of(ObjectKind::Namespace, "", "a");
     of(ObjectKind::ResourceSlice, "", "s");
     of(ObjectKind::DeviceClass, "", "c");
+    of(ObjectKind::DeviceTaintRule, "", "t");
     of(ObjectKind::ResourceClaim, "a", "r");
     let metadata = |name: &str| json!({ "name": name, "namespace": "a", "uid": "u" });
     let queue = |quota: &str| {
@@ -179,6 +180,9 @@ fn other_objects_are_as_if_they_could_not_be_read_or_were_not_there() {
     let class = json!({ "metadata": { "name": "c" } });
     let (event, _) = kept_off(aside.hear(Observation::Class(serde_json::from_value(class).unwrap())));
     assert!(matches!(event, Observation::ClassGone(_)));
+    let rule = json!({ "metadata": { "name": "t" } });
+    let (event, _) = kept_off(aside.hear(Observation::TaintRule(serde_json::from_value(rule).unwrap())));
+    assert!(matches!(event, Observation::TaintRuleGone(_)));
     let claim = |driver: &str| {
         let allocation = json!({ "devices": { "results": [{ "driver": driver }] } });
         let claim = json!({ "metadata": metadata("r"), "status": { "allocation": allocation } });
