@@ -214,36 +214,10 @@ impl Aside {
                     Kept::Not => Heard::AsItIs(Observation::Namespace(metadata)),
                 }
             }
-            Observation::Slice(slice) => {
-                let name = slice.metadata.name.clone().unwrap_or_default();
-                match state.keeps_off(&(ObjectKind::ResourceSlice, path("", &name)), hash(&slice.spec)) {
-                    Kept::Off(said) => Heard::Aside(Observation::SliceGone(name), said),
-                    Kept::Not => Heard::AsItIs(Observation::Slice(slice)),
-                }
-            }
-            Observation::Class(class) => {
-                let name = class.metadata.name.clone().unwrap_or_default();
-                match state.keeps_off(&(ObjectKind::DeviceClass, path("", &name)), hash(&class.spec)) {
-                    Kept::Off(said) => Heard::Aside(Observation::ClassGone(name), said),
-                    Kept::Not => Heard::AsItIs(Observation::Class(class)),
-                }
-            }
-            Observation::TaintRule(rule) => {
-                let name = rule.metadata.name.clone().unwrap_or_default();
-                match state.keeps_off(&(ObjectKind::DeviceTaintRule, path("", &name)), hash(&rule.spec)) {
-                    Kept::Off(said) => Heard::Aside(Observation::TaintRuleGone(name), said),
-                    Kept::Not => Heard::AsItIs(Observation::TaintRule(rule)),
-                }
-            }
-            Observation::Claim(claim) => {
-                let namespace = claim.metadata.namespace.clone().unwrap_or_default();
-                let name = claim.metadata.name.clone().unwrap_or_default();
-                let says = hash(&(&claim.spec, &claim.status));
-                match state.keeps_off(&(ObjectKind::ResourceClaim, path(&namespace, &name)), says) {
-                    Kept::Off(said) => Heard::Aside(Observation::ClaimGone { namespace, name }, said),
-                    Kept::Not => Heard::AsItIs(Observation::Claim(claim)),
-                }
-            }
+            event @ (Observation::Slice(_)
+            | Observation::Class(_)
+            | Observation::TaintRule(_)
+            | Observation::Claim(_)) => state.hear_of_devices(event),
             event => {
                 state.forget_gone(&event);
                 Heard::AsItIs(event)
@@ -258,6 +232,43 @@ impl Aside {
 }
 
 impl State {
+    /// What is to be heard of an event about devices, or of any other that may not be set aside.
+    fn hear_of_devices(&mut self, event: Observation) -> Heard {
+        match event {
+            Observation::Slice(slice) => {
+                let name = slice.metadata.name.clone().unwrap_or_default();
+                match self.keeps_off(&(ObjectKind::ResourceSlice, path("", &name)), hash(&slice.spec)) {
+                    Kept::Off(said) => Heard::Aside(Observation::SliceGone(name), said),
+                    Kept::Not => Heard::AsItIs(Observation::Slice(slice)),
+                }
+            }
+            Observation::Class(class) => {
+                let name = class.metadata.name.clone().unwrap_or_default();
+                match self.keeps_off(&(ObjectKind::DeviceClass, path("", &name)), hash(&class.spec)) {
+                    Kept::Off(said) => Heard::Aside(Observation::ClassGone(name), said),
+                    Kept::Not => Heard::AsItIs(Observation::Class(class)),
+                }
+            }
+            Observation::TaintRule(rule) => {
+                let name = rule.metadata.name.clone().unwrap_or_default();
+                match self.keeps_off(&(ObjectKind::DeviceTaintRule, path("", &name)), hash(&rule.spec)) {
+                    Kept::Off(said) => Heard::Aside(Observation::TaintRuleGone(name), said),
+                    Kept::Not => Heard::AsItIs(Observation::TaintRule(rule)),
+                }
+            }
+            Observation::Claim(claim) => {
+                let namespace = claim.metadata.namespace.clone().unwrap_or_default();
+                let name = claim.metadata.name.clone().unwrap_or_default();
+                let says = hash(&(&claim.spec, &claim.status));
+                match self.keeps_off(&(ObjectKind::ResourceClaim, path(&namespace, &name)), says) {
+                    Kept::Off(said) => Heard::Aside(Observation::ClaimGone { namespace, name }, said),
+                    Kept::Not => Heard::AsItIs(Observation::Claim(claim)),
+                }
+            }
+            event => Heard::AsItIs(event),
+        }
+    }
+
     /// Whether this object is set aside and says what it said.
     fn keeps_off(&mut self, key: &Key, says: u64) -> Kept {
         let Some(entry) = self.entries.get_mut(key) else {
