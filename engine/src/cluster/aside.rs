@@ -13,6 +13,7 @@ use crate::amounts::{Amounts, Dimension, Totals};
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::metering::Charge;
 use crate::names::ResourceId;
+use crate::steps::Steps;
 
 /// What is set aside for one waiting pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub(super) struct RoomAside {
     pub(super) node: Arc<str>,
     /// What the pod requests.
     request: Arc<Amounts>,
-    /// What others have to leave to it: of shares of cards all that there are, as it may be free on one card alone.
+    /// What others have to leave to it: of shares of cards all that there are, as it may be free on one card alone, unless there is room already.
     kept: Amounts,
     /// Whether the devices that it claims are kept from others as well: whoever claims them in so many ways that it can't be said whether there
     /// are any keeps nobody off the node.
@@ -122,6 +123,18 @@ impl SetAside {
         self.shape.queue == shape.queue && self.shape.priority < shape.priority
     }
 
+    /// The node that it is expected on, where nobody was evicted for it.
+    pub(crate) fn node_of_unevicted(&self) -> Option<&Arc<str>> {
+        self.node().filter(|_| !self.is_by_eviction)
+    }
+
+    /// Others have to leave no more of its node than it requests.
+    pub(crate) fn keep_what_it_requests(&mut self) {
+        if let Some(room) = &mut self.room {
+            room.kept = Amounts::clone(&room.request);
+        }
+    }
+
     /// The dimensions of it.
     pub(super) fn dimensions(&self) -> impl Iterator<Item = Dimension> + '_ {
         let of_room = self.room.iter().flat_map(|room| room.request.iter());
@@ -141,6 +154,7 @@ impl Cluster {
         id: PodId,
         looked_for: QueueId,
         whole: impl Fn(Dimension) -> bool,
+        steps: &Steps,
     ) -> Option<SetAside> {
         let pod = self.pod(id)?;
         let on_node = |node| {
@@ -159,7 +173,7 @@ impl Cluster {
                 node: Arc::clone(&node.name),
                 request: Arc::clone(pod.request()),
                 kept: kept.collect(),
-                keeps_devices: self.is_device_room_known(&pod.task, pod.assigned.as_ref(), node),
+                keeps_devices: self.is_device_room_known(&pod.task, pod.assigned.as_ref(), node, steps),
             })
         };
         Some(SetAside {
@@ -309,44 +323,6 @@ impl Cluster {
         let gangs: BTreeSet<_> = marked.filter_map(|aside| aside.shape.group).collect();
         for aside in asides {
             aside.is_by_eviction |= aside.shape.group.is_some_and(|group| gangs.contains(&group));
-        }
-    }
-
-    /// Whoever waits for what comes free anyway, as nobody was evicted for it, keeps no more room from others than it takes, and that only where it is
-    /// given back, or beside all that its queue still has: who lacks quota alone would keep a second card from others for as long as a pod of its own
-    /// takes to end.
-    pub(crate) fn forgo_room(&self, asides: &mut [SetAside], leaving: &[PodId]) {
-        let rooms = leaving.iter().filter_map(|id| self.pod(*id)?.room);
-        let left: BTreeSet<_> = rooms.map(|node| Arc::clone(&self.node(node).name)).collect();
-        let mut charged = BTreeMap::<QueueId, Totals>::new();
-        let is_same_gang =
-            |one: &SetAside, next: &SetAside| one.shape.group.is_some() && one.shape.group == next.shape.group;
-        for together in asides.chunk_by_mut(is_same_gang) {
-            if together.iter().any(|aside| aside.is_by_eviction) {
-                continue;
-            }
-            let mut with = charged.clone();
-            for aside in &*together {
-                with.entry(aside.shape.queue)
-                    .or_default()
-                    .add_all(&aside.charge.amounts);
-            }
-            let has_room = |queue, (dimension, amount)| {
-                let amount = i64::try_from(amount).unwrap_or(i64::MAX);
-                self.room(queue, dimension, amount).is_ok()
-            };
-            let has_quota = with
-                .iter()
-                .all(|(queue, charged)| charged.iter().all(|charged| has_room(*queue, charged)));
-            if has_quota {
-                charged = with;
-            }
-            for aside in together {
-                aside.room = aside.room.take().filter(|room| has_quota || left.contains(&room.node));
-                if let Some(room) = &mut aside.room {
-                    room.kept = Amounts::clone(&room.request);
-                }
-            }
         }
     }
 

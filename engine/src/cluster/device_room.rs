@@ -18,7 +18,7 @@ use crate::steps::Steps;
 use crate::task::Task;
 
 /// What it may cost to search a node for the devices that are set aside for a pod, without any others.
-const STEPS_OF_ASIDE: u64 = 20_000;
+const STEPS_TO_KNOW: u64 = 20_000;
 
 /// How many pods a claim can be reserved for at most, as Kubernetes has it. Where more name one, it is not waited for that all of them go, as it would
 /// have to be asked of each of them.
@@ -252,11 +252,18 @@ impl Cluster {
         self.suffice(node, [by_these(asked, cards.as_ref())].into_iter(), &freed, steps)
     }
 
-    /// Whether that is found in few steps.
-    pub(super) fn is_device_room_known(&self, task: &Task, alternative: Option<&Alternative>, node: &Node) -> bool {
-        let steps = Steps::new(STEPS_OF_ASIDE);
-        self.devices_could_suffice(task, alternative, node, &steps);
-        !steps.are_spent()
+    /// Whether that is found in few of the steps that are left.
+    pub(super) fn is_device_room_known(
+        &self,
+        task: &Task,
+        alternative: Option<&Alternative>,
+        node: &Node,
+        steps: &Steps,
+    ) -> bool {
+        steps.share(STEPS_TO_KNOW, |steps| {
+            self.devices_could_suffice(task, alternative, node, steps);
+            !steps.are_spent()
+        })
     }
 
     /// Whether a selector of what a task claims fails on any device of a node. The scheduler gives up on such a pod when it comes to that

@@ -24,10 +24,12 @@ use jiff::Timestamp;
 
 use super::effort::Effort;
 use super::line::{InLine, alternatives_of};
+use super::mgpu::WithoutSome;
 use super::{Grant, enqueue, trail_pod, verdict};
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
+use crate::cluster::aside::SetAside;
 use crate::cluster::reclaims::{Assumed, BeforeLook, Expected};
 use crate::cluster::waiting::Shape;
 use crate::happening::Happening;
@@ -196,9 +198,11 @@ fn look_at(
     }
     let assumed = look.assumed.iter();
     let is_share = |dimension| is_share(cluster, dimension);
-    let asides = assumed.filter_map(|assumed| cluster.to_set_aside(assumed.pod, queue, is_share));
-    let leaving_or_taken = leaving.iter().chain(&look.taken);
-    let awaited = leaving_or_taken.filter_map(|id| Some(Arc::clone(&cluster.pod(*id)?.uid)));
+    let asides = assumed.filter_map(|assumed| cluster.to_set_aside(assumed.pod, queue, is_share, look.effort.common()));
+    let leaving_or_taken: Vec<_> = leaving.iter().chain(&look.taken).copied().collect();
+    let awaited = leaving_or_taken
+        .iter()
+        .filter_map(|id| Some(Arc::clone(&cluster.pod(*id)?.uid)));
     let by_others = cluster.awaited_by_others(queue);
     let awaited = awaited.filter(|uid| !by_others.contains(uid));
     let mut expected = Expected {
@@ -211,7 +215,8 @@ fn look_at(
     cluster.put_back(&look.taken);
     cluster.put_back(&leaving);
     cluster.mark_those_evicted_for(&mut expected.asides, &look.evicted_for);
-    cluster.forgo_room(&mut expected.asides, &leaving);
+    keep_shares_as_requested(cluster, &mut expected.asides, &look.effort);
+    cluster.forgo_room(&mut expected.asides, &expected.groups, &leaving_or_taken);
     expected.claim = cluster.claim_of(queue, &expected.asides);
     cluster.end_looking_ahead();
     cluster.set_cursors(&cursors);
@@ -228,6 +233,17 @@ fn look_at(
         cluster.looked_in_vain(queue, &look.before, now);
     }
     (look.evictions, look.effort.spent())
+}
+
+/// Who has room on the cards of its node already, and waits for quota, keeps shares of no other card there from others, unless some went for it.
+fn keep_shares_as_requested(cluster: &Cluster, asides: &mut [SetAside], effort: &Effort) {
+    for aside in asides {
+        let node = aside.node_of_unevicted().and_then(|node| cluster.node_named(node));
+        let cards = WithoutSome::of(cluster, &aside.shape, effort);
+        if cards.zip(node).is_some_and(|(cards, node)| cards.fits(node, &[])) {
+            aside.keep_what_it_requests();
+        }
+    }
 }
 
 /// One look at one queue.

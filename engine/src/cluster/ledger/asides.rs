@@ -8,7 +8,7 @@ use crate::amounts::{Amounts, Dimension, Totals};
 use crate::cluster::Cluster;
 use crate::cluster::aside::{Awaited, GivenBack, OfNode, RoomAside, SetAside};
 use crate::cluster::below::Below;
-use crate::ids::{NodeId, QueueId};
+use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 
 /// What counts as taken though nobody has it: of queues, where none is the cluster, and of nodes.
 #[derive(Debug, Default)]
@@ -56,6 +56,74 @@ impl Cluster {
         };
         self.nodes[node].books(PEN).set_aside(room.held(false), sign);
         self.count_request_without_gpu(node, aside.shape.task.first_request(), false, sign);
+    }
+
+    /// Whoever waits for what comes free anyway, as nobody was evicted for it, keeps room from others only where that is within its quota, beside all that
+    /// its queue still has but for what is given back on the same nodes: who lacks quota alone would keep a second card from others for as long as
+    /// a pod of its own takes to end. Those of these groups keep theirs together, or none of them does.
+    pub(crate) fn forgo_room(&mut self, asides: &mut [SetAside], groups: &BTreeSet<WorkloadId>, leaving: &[PodId]) {
+        let leaving = leaving.iter().filter_map(|id| {
+            let pod = self.pod(*id)?;
+            Some((pod.room?, pod.queue?, pod.charge.as_ref()?.amounts.clone()))
+        });
+        let leaving: Vec<_> = leaving.collect();
+        let queues = leaving.iter().map(|(_, queue, _)| *queue);
+        let queues: BTreeSet<_> = queues.chain(asides.iter().map(|aside| aside.shape.queue)).collect();
+        let are_together = |one: &SetAside, next: &SetAside| {
+            one.shape.group == next.shape.group && one.shape.group.is_some_and(|group| groups.contains(&group))
+        };
+        self.without_waking(queues, |cluster| {
+            let (mut counted, mut gone) = (Vec::new(), BTreeSet::new());
+            for together in asides.chunk_by_mut(are_together) {
+                let nodes = together.iter().filter_map(|aside| cluster.room_of(aside));
+                let nodes: BTreeSet<_> = nodes.map(|(node, _)| node).collect();
+                let given =
+                    |(index, (node, ..)): &(usize, &(NodeId, _, _))| nodes.contains(node) && !gone.contains(index);
+                let given: Vec<_> = leaving
+                    .iter()
+                    .enumerate()
+                    .filter(given)
+                    .map(|(index, _)| index)
+                    .collect();
+                let give = |cluster: &mut Self, sign: i128| {
+                    for (_, queue, charge) in given.iter().map(|index| &leaving[*index]) {
+                        cluster.charge_amounts(*queue, charge, -sign);
+                    }
+                };
+                give(cluster, 1);
+                let mut is_kept = true;
+                for aside in &*together {
+                    is_kept &= cluster.has_quota_for(aside);
+                    cluster.charge_aside(aside, 1);
+                }
+                if is_kept || together.iter().any(|aside| aside.is_by_eviction) {
+                    gone.extend(given);
+                    counted.extend(
+                        together
+                            .iter()
+                            .map(|aside| (aside.shape.queue, aside.charge.amounts.clone())),
+                    );
+                    continue;
+                }
+                give(cluster, -1);
+                for aside in together {
+                    cluster.charge_aside(aside, -1);
+                    aside.room = None;
+                }
+            }
+            for (queue, charge) in &counted {
+                cluster.charge_amounts(*queue, charge, -1);
+            }
+            for (_, queue, charge) in gone.iter().map(|index| &leaving[*index]) {
+                cluster.charge_amounts(*queue, charge, 1);
+            }
+        });
+    }
+
+    /// Whether its queue and those above have room for what is set aside for a pod, as things are counted.
+    fn has_quota_for(&self, aside: &SetAside) -> bool {
+        let mut charge = aside.charge.amounts.iter();
+        charge.all(|(dimension, amount)| self.room(aside.shape.queue, dimension, amount).is_ok())
     }
 
     /// Counts as taken what is free now and will not be once these pods have gone and those have what is set aside for them. What
@@ -216,9 +284,13 @@ impl Cluster {
     }
 
     fn charge_aside(&mut self, aside: &SetAside, sign: i128) {
-        let amounts = aside.charge.amounts.iter();
+        self.charge_amounts(aside.shape.queue, &aside.charge.amounts, sign);
+    }
+
+    fn charge_amounts(&mut self, queue: QueueId, amounts: &Amounts, sign: i128) {
+        let amounts = amounts.iter();
         let amounts = amounts.map(|(dimension, amount)| (dimension, sign * i128::from(amount)));
-        self.change_allocated(aside.shape.queue, amounts);
+        self.change_allocated(queue, amounts);
     }
 
     fn sums(&self, level: Option<QueueId>) -> [Totals; 3] {

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod dimensions;
+mod forgone;
 mod guarantees;
 mod hierarchy;
 mod job_mode;

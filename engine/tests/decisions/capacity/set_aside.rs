@@ -25,7 +25,7 @@ fn borrowed() -> World {
 }
 
 /// The pods that one round lets in, whoever else it evicts for others.
-fn let_in(world: &mut World) -> Vec<String> {
+pub fn let_in(world: &mut World) -> Vec<String> {
     let actions = world.decide().into_iter();
     let names = actions.filter_map(|action| match action {
         Action::Admit(admission) => Some(admission.pod.name.to_string()),
@@ -298,7 +298,7 @@ fn what_a_gang_in_two_queues_waits_for_is_held_once() {
 }
 
 /// Ten years, as a pod's own `terminationGracePeriodSeconds` may say.
-const LONG: i64 = 315_000_000;
+pub const LONG: i64 = 315_000_000;
 
 /// Who lacks quota alone, which a pod of its own on another node takes its time to give back, waits for nothing on the node that it names.
 #[test]

@@ -148,3 +148,48 @@ fn a_small_share_that_is_waited_for_keeps_no_node_from_others() {
     world.pod(&pod("g-0").queue("good").share(10, 800));
     assert_eq!(world.admit_names(), ["g-0"]);
 }
+
+/// Part of what it needs of the one card is free, and as much of another one: others take the free part of the card that the leaving pod is on.
+#[test]
+fn the_free_part_of_the_card_that_somebody_leaves_is_kept() {
+    let conf = "actions: \"allocate, reclaim\"\ntiers: [{plugins: [{name: capacity}]}]";
+    let parsed = Configuration::parse(Some(conf), Some("unnamedCards: free")).unwrap();
+    let mut world = World::with(Arc::new(parsed.configuration));
+    world.node(&node("n1").mgpu(2, 8000, FIXED));
+    for (name, core) in [("keeps", 60), ("b", 80), ("c", 50)] {
+        let queue = bare_queue(name).deserved(MGPU_CORE, &core.to_string());
+        world.queue(&queue.deserved(MGPU_MEMORY, &(core * 80).to_string()));
+    }
+    let on = |name: &str, queue: &str, core: i64, card: &str| {
+        let pod = pod(name).queue(queue).share(core, core * 80);
+        pod.on("n1").annotation(INDEX, card)
+    };
+    world.pod(&on("k-0", "keeps", 60, "0"));
+    let mut leaves = on("old", "b", 50, "1");
+    let mut name = "old".to_owned();
+    world.pod(&leaves);
+    world.pod(&pod("waits").queue("b").share(80, 6400));
+    assert_eq!(world.admit_names(), [""; 0]);
+    let mut taken = 0;
+    for index in 0..5 {
+        world.pod(&leaves.deleted(600));
+        world.wait(2);
+        assert_eq!(world.admit_names(), [""; 0]);
+        world.wait(2);
+        let next = format!("c-{index}");
+        world.pod(&pod(&next).queue("c").share(50, 4000).created(index + 1));
+        let let_in = world.admit_names();
+        world.remove_pod(&name);
+        if let_in.is_empty() {
+            assert_eq!(world.admit_names(), ["waits"], "after {taken}");
+            break;
+        }
+        taken += 1;
+        leaves = on(&next, "c", 50, "1");
+        name = next;
+        world.pod(&leaves);
+        world.wait(2);
+        assert_eq!(world.admit_names(), [""; 0], "{index}");
+    }
+    assert_eq!(taken, 0, "that often others took what it waits for");
+}

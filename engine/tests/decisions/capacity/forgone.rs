@@ -1,0 +1,179 @@
+//! Room on nodes that who waits for what comes free anyway keeps from others, and what of it not (docs/rules.md, **Queues**).
+
+use engine::cluster::reclaims::EvictionOutcome;
+
+use super::reclaim::{RECLAIM, victims};
+use super::set_aside::{LONG, let_in};
+use crate::world::{World, bare_queue, capacity, group, node, pod};
+
+/// The levels above the queues of a gang have quota for one of its pods alone: as a gang in one queue it keeps no free card from others, and in
+/// two queues below the same one it does.
+#[test]
+fn a_gang_in_two_queues_below_one_keeps_no_second_card_from_others() {
+    for second in ["b", "c"] {
+        let mut world = World::with(capacity(RECLAIM, "enableHierarchy: true"));
+        for name in ["n1", "n2", "n3"] {
+            world.node(&node(name).cards("A", 1));
+        }
+        world.queue(&bare_queue("dept").deserved_cards(r#"{"A": 2}"#).quota(r#"{"A": 2}"#));
+        for name in ["b", "c"] {
+            world.queue(&bare_queue(name).parent("dept"));
+        }
+        world.queue(&bare_queue("good").deserved_cards(r#"{"A": 1}"#).quota(r#"{"A": 1}"#));
+        let leaves = pod("l-0").queue("b").asks("A", 1).assigned("A").on("n1");
+        world.pod(&leaves);
+        world.pod(&leaves.deleted(LONG));
+        world.group(&group("g", 2));
+        world.pod(&pod("g-0").of("g").queue("b").asks("A", 1).pinned_to("n2"));
+        world.pod(&pod("g-1").of("g").queue(second).asks("A", 1).pinned_to("n3"));
+        assert_eq!(let_in(&mut world), [""; 0], "{second}");
+        world.wait(2);
+        assert_eq!(let_in(&mut world), [""; 0], "{second}");
+        world.wait(2);
+        world.pod(&pod("good-0").queue("good").asks("A", 1));
+        assert_eq!(let_in(&mut world), ["good-0"], "{second}");
+    }
+}
+
+/// A gang has quota for all of its pods and waits for a card of the first of its nodes: the card of the second one is kept for it,
+/// unless others are evicted somewhere else for somebody else, as those and what is set aside of them count twice.
+#[test]
+fn what_a_gang_lacks_is_kept_while_others_are_evicted_for_somebody_else() {
+    for evicting in [false, true] {
+        let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1"));
+        for (name, cards) in [("n1", 1), ("n2", 1), ("n3", 1), ("n4", 4)] {
+            world.node(&node(name).cards("A", cards));
+        }
+        for (name, cards) in [("a", 2), ("b", 1), ("x", 4), ("y", 0)] {
+            // Whose cards are compared with those that the cluster has.
+            let queue = bare_queue(name).quota(r#"{"A": 7}"#);
+            world.queue(&queue.deserved_cards(&format!(r#"{{"A": {cards}}}"#)));
+        }
+        let borrows = pod("y-0").queue("y").asks("A", 4).assigned("A").on("n4");
+        world.pod(&borrows);
+        let leaves = pod("l-0").queue("a").asks("A", 1).assigned("A").on("n1");
+        world.pod(&leaves);
+        if evicting {
+            world.pod(&pod("x-0").queue("x").asks("A", 4).pinned_to("n4"));
+            assert_eq!(victims(&mut world), ["y-0"]);
+            let now = world.now;
+            world.eviction_ended("y-0", EvictionOutcome::Evicted, now);
+            world.pod(&borrows.deleted(600));
+        }
+        world.pod(&leaves.deleted(600));
+        world.group(&group("g", 2).queue("a"));
+        for (index, on) in ["n1", "n2"].into_iter().enumerate() {
+            world.pod(&pod(&format!("g-{index}")).of("g").queue("a").asks("A", 1).pinned_to(on));
+        }
+        for _ in 0..3 {
+            world.wait(2);
+            assert_eq!(let_in(&mut world), [""; 0], "evicting: {evicting}");
+        }
+        world.pod(&pod("b-0").queue("b").asks("A", 1).pinned_to("n2"));
+        assert_eq!(let_in(&mut world), [""; 0], "evicting: {evicting}");
+        world.remove_pod("l-0");
+        assert_eq!(let_in(&mut world), ["g-0", "g-1"], "evicting: {evicting}");
+    }
+}
+
+/// Who has quota for a card that is free only without one that others were evicted for.
+#[test]
+fn who_lacks_quota_beside_an_evicted_for_one_keeps_no_second_card() {
+    let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1"));
+    for name in ["n1", "n2", "n3", "n4"] {
+        world.node(&node(name).cards("A", 1));
+    }
+    world.queue(&bare_queue("evil").deserved_cards(r#"{"A": 2}"#).quota(r#"{"A": 2}"#));
+    world.queue(&bare_queue("y").deserved_cards(r#"{"A": 0}"#));
+    world.queue(&bare_queue("good").deserved_cards(r#"{"A": 2}"#).quota(r#"{"A": 2}"#));
+    let leaves = pod("e-0").queue("evil").asks("A", 1).assigned("A").on("n1");
+    let borrows = pod("y-0").queue("y").asks("A", 1).assigned("A").on("n2");
+    world.pods([leaves.clone(), borrows.clone()]);
+    world.pod(&pod("e-1").queue("evil").asks("A", 1).pinned_to("n2").priority(3));
+    assert_eq!(victims(&mut world), ["y-0"]);
+    let now = world.now;
+    world.eviction_ended("y-0", EvictionOutcome::Evicted, now);
+    world.pod(&borrows.deleted(LONG));
+    world.pod(&leaves.deleted(LONG));
+    world.pod(&pod("e-2").queue("evil").asks("A", 1).pinned_to("n3"));
+    for _ in 0..3 {
+        world.wait(2);
+        assert_eq!(let_in(&mut world), [""; 0]);
+    }
+    world.pods(["good-0", "good-1"].map(|name| pod(name).queue("good").asks("A", 1)));
+    assert_eq!(let_in(&mut world), ["good-0", "good-1"]);
+}
+
+/// As `a_queue_that_deserves_one_card_keeps_no_second_one_from_others`, but something without cards ends on the second node, too.
+#[test]
+fn a_tiny_pod_on_its_way_out_keeps_no_second_card_from_others() {
+    let mut world = World::with(capacity(RECLAIM, ""));
+    for name in ["n1", "n2"] {
+        world.node(&node(name).cards("A", 1));
+    }
+    for name in ["evil", "good"] {
+        world.queue(&bare_queue(name).deserved_cards(r#"{"A": 1}"#).quota(r#"{"A": 1}"#));
+    }
+    let leaves = pod("e-0").queue("evil").asks("A", 1).assigned("A").on("n1");
+    world.pod(&leaves);
+    world.pod(&leaves.deleted(LONG));
+    let tiny = pod("tiny").queue("evil").requests("cpu", "1m").on("n2");
+    world.pod(&tiny);
+    world.pod(&tiny.deleted(LONG));
+    world.pod(&pod("e-1").queue("evil").asks("A", 1).pinned_to("n2"));
+    assert_eq!(let_in(&mut world), [""; 0]);
+    world.wait(2);
+    world.pod(&pod("g-0").queue("good").asks("A", 1));
+    assert_eq!(let_in(&mut world), ["g-0"]);
+}
+
+/// Pods of its own queue come and go on the first of the nodes of a gang, and pods of another queue on the second one: the card that is free there
+/// was kept for it when the other was given back.
+#[test]
+fn a_gang_over_two_nodes_gets_what_is_free_and_what_is_given_back() {
+    let mut world = World::with(capacity(RECLAIM, ""));
+    for name in ["n1", "n2", "n3"] {
+        world.node(&node(name).cards("A", 1));
+    }
+    for (name, cards) in [("a", 2), ("b", 1)] {
+        let cards = format!(r#"{{"A": {cards}}}"#);
+        world.queue(&bare_queue(name).deserved_cards(&cards).quota(&cards));
+    }
+    let on = |name: &str, queue: &str, node: &str| pod(name).queue(queue).asks("A", 1).assigned("A").on(node);
+    world.pod(&on("s-0", "a", "n1"));
+    world.group(&group("g", 2).queue("a"));
+    for (index, node) in ["n1", "n2"].into_iter().enumerate() {
+        let member = pod(&format!("g-{index}")).of("g").queue("a").asks("A", 1);
+        world.pod(&member.priority(1).pinned_to(node));
+    }
+    assert_eq!(let_in(&mut world), [""; 0]);
+    let mut taken = 0;
+    for index in 0..5 {
+        let (own, other) = (format!("s-{index}"), format!("b-{index}"));
+        world.pod(&on(&own, "a", "n1").deleted(LONG));
+        for _ in 0..2 {
+            world.wait(2);
+            assert_eq!(let_in(&mut world), [""; 0]);
+        }
+        world.pod(&pod(&other).queue("b").asks("A", 1).pinned_to("n2"));
+        if let_in(&mut world).is_empty() {
+            world.remove_pod(&own);
+            assert_eq!(let_in(&mut world), ["g-0", "g-1"]);
+            break;
+        }
+        taken += 1;
+        world.pod(&on(&other, "b", "n2"));
+        world.remove_pod(&own);
+        for _ in 0..2 {
+            assert_eq!(let_in(&mut world), [""; 0]);
+            world.wait(2);
+        }
+        let next = format!("s-{}", index + 1);
+        world.pod(&pod(&next).queue("a").asks("A", 1).pinned_to("n1"));
+        assert_eq!(let_in(&mut world), [&*next]);
+        world.pod(&on(&next, "a", "n1"));
+        world.remove_pod(&other);
+        assert_eq!(let_in(&mut world), [""; 0]);
+    }
+    assert_eq!(taken, 0, "that often others took what it waits for");
+}
