@@ -135,7 +135,7 @@ impl Assets {
 struct Module {
     /// Changes whenever a file of the module does.
     hash: String,
-    /// Kubernetes' version as `go.mod` requires it, for example `v1.36.3`.
+    /// Kubernetes' version as `go.mod` requires it, for example `v1.37.2`.
     kubernetes: String,
 }
 

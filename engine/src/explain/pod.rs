@@ -141,7 +141,8 @@ pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Rea
         About::Quota(_) => {
             !is_for(cluster, shape.queue, &shape.namespace)
                 || !alternatives_with_quota_ever(cluster, shape).is_empty()
-                || is_charged_for_others(cluster, shape)
+                || [Reason::InsufficientCpuQuota, Reason::InsufficientMemoryQuota].contains(&reason)
+                    && is_charged_as_others_pay(cluster, shape)
         }
         About::Nodes => {
             let looks = Looks::of_message();
@@ -155,7 +156,7 @@ pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Rea
 
 /// Whether a pod is charged CPU and memory only as another one is charged for a claim that both share: it comes to be charged for that when the
 /// other one ends, and for CPU and memory no more (`cardUnlimitedCpuMemory`).
-fn is_charged_for_others(cluster: &Cluster, shape: &Shape) -> bool {
+fn is_charged_as_others_pay(cluster: &Cluster, shape: &Shape) -> bool {
     cluster.configuration().capacity_card.card_unlimited_cpu_memory
         && shape.task.claimed.as_ref().is_some_and(|claimed| claimed.shared)
 }

@@ -302,3 +302,30 @@ fn who_may_come_to_pay_for_a_claim_that_it_shares_is_not_told_that_waiting_cant_
     world.claim("shared", &exactly(1, Some("A")), &json!({}));
     assert_eq!(world.admit_names(), ["p2"]);
 }
+
+/// What it asks for by itself is more than its queue has of cards, whoever pays for the claim that it shares.
+#[test]
+fn who_asks_for_too_many_cards_beside_a_shared_claim_is_told_that_waiting_cant_help() {
+    for unlimited in [false, true] {
+        let mut world = World::with(configuration(&format!("cardUnlimitedCpuMemory: {unlimited}"), ""));
+        world.node(&node("n1"));
+        world.slice("n1", NVIDIA, &gpus("A", 8));
+        world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
+        let queue = bare_queue("team-a").quota(r#"{"A": 2}"#);
+        world.queue(&queue.capability("cpu", "64").capability("memory", "4Ti"));
+        world.claim("shared", &exactly(1, Some("A")), &json!({}));
+        world.claim("big", &exactly(4, Some("A")), &json!({}));
+        world.pod(&sharing(pod("p1"), "shared"));
+        assert_eq!(world.admit_names(), ["p1"]);
+        world.seen_admitted(&sharing(pod("p1"), "shared").on("n1"), "p1", Some("A"));
+        world.claim("shared", &exactly(1, Some("A")), &allocated("n1", &["gpu-0"]));
+        let claims = json!([
+            {"name": "gpu", "resourceClaimName": "shared"},
+            {"name": "big", "resourceClaimName": "big"}
+        ]);
+        world.pod(&pod("p2").created(1).set(["spec", "resourceClaims"], claims));
+        assert_eq!(world.refusal_of("p2"), "InsufficientScalarQuota", "{unlimited}");
+        let told = world.notices();
+        assert!(told[0].message.contains("waiting can't help"), "{unlimited}: {told:?}");
+    }
+}
