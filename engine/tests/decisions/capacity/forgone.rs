@@ -3,8 +3,74 @@
 use engine::cluster::reclaims::EvictionOutcome;
 
 use super::reclaim::{RECLAIM, victims};
-use super::set_aside::{LONG, let_in};
+use super::set_aside::let_in;
 use crate::world::{World, bare_queue, capacity, group, node, pod};
+
+/// Ten years, as a pod's own `terminationGracePeriodSeconds` may say.
+const LONG: i64 = 315_000_000;
+
+/// Two nodes with a card each, and two queues that deserve one each and may have no more. The pod of the first queue takes its time to leave the first node.
+fn one_is_leaving() -> World {
+    let mut world = World::with(capacity(RECLAIM, ""));
+    for name in ["n1", "n2"] {
+        world.node(&node(name).cards("A", 1));
+    }
+    for name in ["evil", "good"] {
+        world.queue(&bare_queue(name).deserved_cards(r#"{"A": 1}"#).quota(r#"{"A": 1}"#));
+    }
+    let leaves = pod("e-0").queue("evil").asks("A", 1).assigned("A").on("n1");
+    world.pod(&leaves);
+    world.pod(&leaves.deleted(LONG));
+    world
+}
+
+/// The next pod of that queue names the second node, whose card is the other queue's.
+#[track_caller]
+fn is_given_to_the_other(world: &mut World) {
+    world.pod(&pod("e-1").queue("evil").asks("A", 1).pinned_to("n2"));
+    assert_eq!(let_in(world), [""; 0]);
+    world.wait(2);
+    world.pod(&pod("g-0").queue("good").asks("A", 1));
+    assert_eq!(let_in(world), ["g-0"]);
+}
+
+/// Who lacks quota alone, which a pod of its own on another node takes its time to give back, waits for nothing on the node that it names.
+#[test]
+fn a_queue_that_deserves_one_card_keeps_no_second_one_from_others() {
+    is_given_to_the_other(&mut one_is_leaving());
+}
+
+/// Something without cards ends on the second node, too.
+#[test]
+fn a_tiny_pod_on_its_way_out_keeps_no_second_card_from_others() {
+    let mut world = one_is_leaving();
+    let tiny = pod("tiny").queue("evil").requests("cpu", "1m").on("n2");
+    world.pod(&tiny);
+    world.pod(&tiny.deleted(LONG));
+    is_given_to_the_other(&mut world);
+}
+
+/// One of the cards that it waits for is free already, on the node where the other is given back: it would never get both, were that one given away.
+#[test]
+fn a_free_card_is_kept_for_who_waits_for_another_one_of_its_node() {
+    let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1"));
+    world.node(&node("n1").cards("A", 3));
+    for (name, cards) in [("a", 2), ("b", 1)] {
+        world.queue(&bare_queue(name).deserved_cards(&format!(r#"{{"A": {cards}}}"#)));
+    }
+    world.pods(["l-0", "l-1"].map(|name| pod(name).queue("a").asks("A", 1).assigned("A").on("n1")));
+    let leaves = pod("l-0").queue("a").asks("A", 1).assigned("A").on("n1");
+    world.pod(&leaves.deleted(30));
+    world.remove_pod("l-1");
+    world.pod(&pod("a-0").queue("a").asks("A", 2).priority(1));
+    world.pod(&pod("b-0").queue("b").asks("A", 1));
+    assert_eq!(let_in(&mut world), ["b-0"], "of three cards one is left to it");
+    world.wait(2);
+    world.pod(&pod("b-1").queue("b").asks("A", 1).created(9));
+    assert_eq!(let_in(&mut world), [""; 0]);
+    world.remove_pod("l-0");
+    assert_eq!(let_in(&mut world), ["a-0"]);
+}
 
 /// The levels above the queues of a gang have quota for one of its pods alone: as a gang in one queue it keeps no free card from others, and in
 /// two queues below the same one it does.
@@ -102,29 +168,6 @@ fn who_lacks_quota_beside_an_evicted_for_one_keeps_no_second_card() {
     }
     world.pods(["good-0", "good-1"].map(|name| pod(name).queue("good").asks("A", 1)));
     assert_eq!(let_in(&mut world), ["good-0", "good-1"]);
-}
-
-/// As `a_queue_that_deserves_one_card_keeps_no_second_one_from_others`, but something without cards ends on the second node, too.
-#[test]
-fn a_tiny_pod_on_its_way_out_keeps_no_second_card_from_others() {
-    let mut world = World::with(capacity(RECLAIM, ""));
-    for name in ["n1", "n2"] {
-        world.node(&node(name).cards("A", 1));
-    }
-    for name in ["evil", "good"] {
-        world.queue(&bare_queue(name).deserved_cards(r#"{"A": 1}"#).quota(r#"{"A": 1}"#));
-    }
-    let leaves = pod("e-0").queue("evil").asks("A", 1).assigned("A").on("n1");
-    world.pod(&leaves);
-    world.pod(&leaves.deleted(LONG));
-    let tiny = pod("tiny").queue("evil").requests("cpu", "1m").on("n2");
-    world.pod(&tiny);
-    world.pod(&tiny.deleted(LONG));
-    world.pod(&pod("e-1").queue("evil").asks("A", 1).pinned_to("n2"));
-    assert_eq!(let_in(&mut world), [""; 0]);
-    world.wait(2);
-    world.pod(&pod("g-0").queue("good").asks("A", 1));
-    assert_eq!(let_in(&mut world), ["g-0"]);
 }
 
 /// Pods of its own queue come and go on the first of the nodes of a gang, and pods of another queue on the second one: the card that is free there

@@ -297,51 +297,6 @@ fn what_a_gang_in_two_queues_waits_for_is_held_once() {
     assert_eq!(let_in(&mut world), ["g-b", "g-c"]);
 }
 
-/// Ten years, as a pod's own `terminationGracePeriodSeconds` may say.
-pub const LONG: i64 = 315_000_000;
-
-/// Who lacks quota alone, which a pod of its own on another node takes its time to give back, waits for nothing on the node that it names.
-#[test]
-fn a_queue_that_deserves_one_card_keeps_no_second_one_from_others() {
-    let mut world = World::with(capacity(RECLAIM, ""));
-    for name in ["n1", "n2"] {
-        world.node(&node(name).cards("A", 1));
-    }
-    for name in ["evil", "good"] {
-        world.queue(&bare_queue(name).deserved_cards(r#"{"A": 1}"#).quota(r#"{"A": 1}"#));
-    }
-    let leaves = pod("e-0").queue("evil").asks("A", 1).assigned("A").on("n1");
-    world.pod(&leaves);
-    world.pod(&leaves.deleted(LONG));
-    world.pod(&pod("e-1").queue("evil").asks("A", 1).pinned_to("n2"));
-    assert_eq!(let_in(&mut world), [""; 0]);
-    world.wait(2);
-    world.pod(&pod("g-0").queue("good").asks("A", 1));
-    assert_eq!(let_in(&mut world), ["g-0"]);
-}
-
-/// One of the cards that it waits for is free already, on the node where the other is given back: it would never get both, were that one given away.
-#[test]
-fn a_free_card_is_kept_for_who_waits_for_another_one_of_its_node() {
-    let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1"));
-    world.node(&node("n1").cards("A", 3));
-    for (name, cards) in [("a", 2), ("b", 1)] {
-        world.queue(&bare_queue(name).deserved_cards(&format!(r#"{{"A": {cards}}}"#)));
-    }
-    world.pods(["l-0", "l-1"].map(|name| pod(name).queue("a").asks("A", 1).assigned("A").on("n1")));
-    let leaves = pod("l-0").queue("a").asks("A", 1).assigned("A").on("n1");
-    world.pod(&leaves.deleted(30));
-    world.remove_pod("l-1");
-    world.pod(&pod("a-0").queue("a").asks("A", 2).priority(1));
-    world.pod(&pod("b-0").queue("b").asks("A", 1));
-    assert_eq!(let_in(&mut world), ["b-0"], "of three cards one is left to it");
-    world.wait(2);
-    world.pod(&pod("b-1").queue("b").asks("A", 1).created(9));
-    assert_eq!(let_in(&mut world), [""; 0]);
-    world.remove_pod("l-0");
-    assert_eq!(let_in(&mut world), ["a-0"]);
-}
-
 /// What is set aside is counted anew for each turn of those that it is for.
 #[test]
 fn the_turns_of_those_for_whom_something_is_set_aside_cost_steps() {
