@@ -60,8 +60,8 @@ impl Gangs {
     }
 
     /// Looks at how long gangs have been cut in two, after a write was stored: some of their pods were let in, but fewer than they
-    /// need. What others do may be on its way to an operator for as long as `lag`.
-    pub fn cut(&mut self, write: &Write, stored: &Stored, lag: SignedDuration) -> Finding {
+    /// need.
+    pub fn cut(&mut self, write: &Write, stored: &Stored) -> Finding {
         let Some(most) = self.most else { return Ok(()) };
         let object = write.after.as_ref().or(write.before.as_ref());
         if self.is_disturbed && !is_operator(&write.who) && lets_run(write) {
@@ -97,7 +97,7 @@ impl Gangs {
         }
         let late: Vec<_> = late.map(|(group, _)| group.clone()).collect();
         for group in late {
-            self.judge(&group, stored, lag)?;
+            self.judge(&group, stored)?;
             // What excuses it may be over some time.
             self.cut.insert(group, write.at);
         }
@@ -146,20 +146,18 @@ impl Gangs {
     }
 
     /// Judges all groups, when all is quiet.
-    pub fn at_rest(&self, stored: &Stored, lag: SignedDuration) -> Finding {
+    pub fn at_rest(&self, stored: &Stored) -> Finding {
         let mut groups = stored.now.get(&POD_GROUPS).into_iter().flatten();
-        groups.try_for_each(|(key, _)| self.judge(key, stored, lag))
+        groups.try_for_each(|(key, _)| self.judge(key, stored))
     }
 
-    /// Judges one group, as if there were nothing on its way. Who was let in beside one of them that had just gone may have been let in before
-    /// an operator could hear of that.
-    fn judge(&self, key: &Key, stored: &Stored, lag: SignedDuration) -> Finding {
+    /// Judges one group, as if there were nothing on its way.
+    fn judge(&self, key: &Key, stored: &Stored) -> Finding {
         let group = stored.now.get(&POD_GROUPS).and_then(|groups| groups.get(key));
         let (Some(group), Some(admitted)) = (group, self.admitted.get(key)) else {
             return Ok(());
         };
-        let is_unheard = |at: &Timestamp| admitted.duration_since(*at) <= lag;
-        let is_excused = *admitted <= self.changed || self.disturbed.get(key).is_some_and(is_unheard);
+        let is_excused = *admitted <= self.changed || self.disturbed.get(key).is_some_and(|at| admitted <= at);
         let least = group["spec"]["minMember"].as_u64().unwrap_or(0);
         if is_excused || pods(stored, key).any(is_refused) {
             return Ok(());

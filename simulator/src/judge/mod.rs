@@ -254,7 +254,7 @@ impl Judge {
         let charged = moved::charged(write, &self.stored);
         self.stored.take(write, since);
         self.moved.hear(write, charged, &self.stored);
-        finding.and(self.gangs.cut(write, &self.stored, self.lag))
+        finding.and(self.gangs.cut(write, &self.stored))
     }
 
     fn judge(&mut self, write: &Write, since: Timestamp) -> Finding {
@@ -284,7 +284,7 @@ impl Judge {
             rest::judge(&self.stored, tells_anew.then_some(&self.kept), now)?;
             together::judge(&self.stored, now)?;
         }
-        self.gangs.at_rest(&self.stored, self.lag)?;
+        self.gangs.at_rest(&self.stored)?;
         if may_tell && may(Forbidden::Evictions) {
             self.in_vain.at_rest(&self.stored)?;
         }

@@ -253,7 +253,7 @@ pub const KEYS: [Found; 1] = [(
 )];
 
 /// Worlds with all that, and with a clock that runs ahead and is set back.
-pub const SET_BACK: [Found; 11] = [
+pub const SET_BACK: [Found; 10] = [
     (
         130_039,
         200,
@@ -302,13 +302,6 @@ pub const SET_BACK: [Found; 11] = [
         4,
         true,
         "who was let in, in a group that Volcano made for it, was charged nothing after a restart",
-    ),
-    (
-        640_613,
-        200,
-        4,
-        true,
-        "the judge had an operator let nobody in beside a pod of which it could not have heard that it was gone",
     ),
     (
         620_134,

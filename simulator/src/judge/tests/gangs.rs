@@ -79,23 +79,6 @@ fn what_ends_afterwards_cuts_no_gang() {
 }
 
 #[test]
-fn who_has_just_gone_is_not_missed_before_that_can_be_heard() {
-    for (seconds, breaks) in [(5, false), (20, true)] {
-        let mut history = history();
-        history.admit("q");
-        for name in ["r", "s"] {
-            history.pod_of_group(name, "a", 1, "g");
-        }
-        // Both are gone, and the operator knows of the first alone: it lets one in that the other needs.
-        history.finish("kubelet", &PODS, "p");
-        history.finish("kubelet", &PODS, "q");
-        history.later(seconds);
-        history.admit("r");
-        assert_eq!(history.judge_gangs().is_err(), breaks, "{seconds}");
-    }
-}
-
-#[test]
 fn where_queues_change_the_rest_may_have_no_room() {
     let mut history = history();
     history.later(1);

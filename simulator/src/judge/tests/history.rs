@@ -199,7 +199,7 @@ impl History {
     #[track_caller]
     pub fn judge_gangs(&mut self) -> Result<(), Broken> {
         self.holds();
-        self.judge.gangs.at_rest(&self.judge.stored, self.judge.lag)
+        self.judge.gangs.at_rest(&self.judge.stored)
     }
 
     #[track_caller]
