@@ -149,3 +149,21 @@ fn whom_nobody_has_let_in_gives_its_room_back_where_nobody_would_have_held_it() 
     world.namespace("team", &[], None);
     assert_eq!(world.admit_names(), ["first"]);
 }
+
+/// It would look as if it had been held from then on, and be charged before it has a node.
+#[test]
+fn whom_nobody_would_hold_is_told_nothing_of_the_gates_of_others() {
+    for (name, is_told) in [("podgroup-large", false), ("g", true)] {
+        let mut world = four_cores();
+        world.group(&group(name, 1));
+        world.pod(
+            &bare_pod("large")
+                .requests("cpu", "4")
+                .of(name)
+                .gates(&["example.com/own"]),
+        );
+        assert_eq!(world.admit_names(), [""; 0]);
+        world.wait(600);
+        assert_eq!(!world.notices().is_empty(), is_told, "{name}");
+    }
+}
