@@ -65,23 +65,36 @@ fn rest(world: &mut World) {
     }
 }
 
-/// Who comes in between goes before the pod that the other one was evicted for, and takes its place with all that goes with it.
-#[test]
-fn a_device_is_kept_for_who_takes_over_until_the_claim_of_whom_it_was_taken_back_from_is_gone() {
+/// The same, where the pod that it is taken back from is on its way out.
+#[track_caller]
+fn taken_back_from_who_leaves() -> World {
     let mut world = taken_back();
     let leaves = claiming(pod("a-0").queue("a"), "a-0-gpu").assigned("A").on("n1");
     world.pod(&leaves.deleted(30));
-    let urgent = asks_on("n1", &mut world, "b-1", "b");
-    world.pod(&urgent.priority(10));
-    let other = asks_on("n1", &mut world, "c-0", "c");
+    world
+}
+
+/// Whoever else wants it, nobody gets it while that pod is there, or its claim, which ends later; then this pod does.
+#[track_caller]
+fn goes_to(world: &mut World, name: &str) {
+    let other = asks_on("n1", world, "c-0", "c");
     world.pod(&other);
-    rest(&mut world);
+    rest(world);
     let now = world.now;
     world.eviction_ended("a-0", EvictionOutcome::Evicted, now);
     world.remove_pod("a-0");
-    rest(&mut world);
+    rest(world);
     world.remove_claim("a-0-gpu");
-    assert_eq!(world.admit(), [admitted("b-1", "A")]);
+    assert_eq!(world.admit(), [admitted(name, "A")]);
+}
+
+/// Who comes in between goes before the pod that the other one was evicted for, and takes its place with all that goes with it.
+#[test]
+fn a_device_is_kept_for_who_takes_over_until_the_claim_of_whom_it_was_taken_back_from_is_gone() {
+    let mut world = taken_back_from_who_leaves();
+    let urgent = asks_on("n1", &mut world, "b-1", "b");
+    world.pod(&urgent.priority(10));
+    goes_to(&mut world, "b-1");
 }
 
 /// One is free already, and of the other one it is waited that it is given back: by then the free one would be gone.
@@ -130,23 +143,13 @@ fn a_device_of_a_claim_that_is_reserved_for_nobody_is_not_waited_for() {
 /// A gang that can never get in goes before it and is looked at first: it took over what it then gave up, and nobody had it.
 #[test]
 fn a_gang_that_is_given_up_takes_nothing_over() {
-    let mut world = taken_back();
-    let leaves = claiming(pod("a-0").queue("a"), "a-0-gpu").assigned("A").on("n1");
-    world.pod(&leaves.deleted(30));
+    let mut world = taken_back_from_who_leaves();
     world.group(&group("g", 2).queue("b"));
     for name in ["g-0", "g-1"] {
         let member = asks_on("n1", &mut world, name, "b");
         world.pod(&member.of("g").priority(5));
     }
-    let other = asks_on("n1", &mut world, "c-0", "c");
-    world.pod(&other);
-    rest(&mut world);
-    let now = world.now;
-    world.eviction_ended("a-0", EvictionOutcome::Evicted, now);
-    world.remove_pod("a-0");
-    rest(&mut world);
-    world.remove_claim("a-0-gpu");
-    assert_eq!(world.admit(), [admitted("b-0", "A")]);
+    goes_to(&mut world, "b-0");
 }
 
 /// Whether twelve of them differ in their lane, of which there are eleven, no search says in time.
