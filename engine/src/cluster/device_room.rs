@@ -252,7 +252,7 @@ impl Cluster {
         self.suffice(node, [by_these(asked, cards.as_ref())].into_iter(), &freed, steps)
     }
 
-    /// Whether that is found in few of the steps that are left.
+    /// Whether that is found in few steps, which there are also where none are left: they count as spent.
     pub(super) fn is_device_room_known(
         &self,
         task: &Task,
@@ -260,10 +260,10 @@ impl Cluster {
         node: &Node,
         steps: &Steps,
     ) -> bool {
-        steps.share(STEPS_TO_KNOW, |steps| {
-            self.devices_could_suffice(task, alternative, node, steps);
-            !steps.are_spent()
-        })
+        let own = Steps::new(STEPS_TO_KNOW);
+        self.devices_could_suffice(task, alternative, node, &own);
+        steps.spend(STEPS_TO_KNOW - own.left());
+        !own.are_spent()
     }
 
     /// Whether a selector of what a task claims fails on any device of a node. The scheduler gives up on such a pod when it comes to that
