@@ -1,11 +1,11 @@
-//! `cargo load`: pods per second with Cardgate, beside the plain scheduler and a loop that only removes gates, and
-//! everything else that a load shows.
+//! `cargo load`: pods per second with Cardgate, beside the plain scheduler, a loop that only removes gates, a webhook that
+//! only adds them, and everything else that a load shows.
 
 use cardgate_tests::load::{self, Contender, Plan};
 use clap::{Parser, ValueEnum};
 
-/// Measures Cardgate under load on a real control plane, beside the plain kube-scheduler and a bare loop that decides
-/// nothing and removes every gate with the same patch.
+/// Measures Cardgate under load on a real control plane, beside the plain kube-scheduler, a bare loop that decides
+/// nothing and removes every gate with the same patch, and the same loop with a bare webhook that adds every gate.
 ///
 /// Each contender gets a fresh control plane with the same settings: kube-scheduler and kube-controller-manager with a
 /// client rate limit of 5000 requests/s (burst 10000) in place of their defaults, which would be what is measured, and
@@ -36,7 +36,7 @@ struct Arguments {
     /// How often each contender is measured, in turns; the median counts.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// The bare loop and Cardgate alone, one right after the other, so often; the medians of the pairs count. At scale:
+    /// The bare loop, the bare webhook and Cardgate alone, one right after the other, so often; the medians count. At scale:
     /// --nodes 1000 --pods 20000 --pairs 5
     #[arg(long, conflicts_with_all = ["rounds", "only"])]
     pairs: Option<usize>,
@@ -54,6 +54,8 @@ enum Part {
     Plain,
     /// The bare loop.
     Bare,
+    /// The bare loop, and a webhook that adds the gates and decides nothing either.
+    BareWebhook,
     /// Cardgate under load.
     Cardgate,
     /// The same with cards by Dynamic Resource Allocation, one claim for each pod.
@@ -75,7 +77,7 @@ impl Arguments {
         if let Some(pairs) = self.pairs {
             return Plan {
                 rounds: pairs,
-                contenders: vec![Contender::Bare, Contender::Cardgate],
+                contenders: vec![Contender::Bare, Contender::BareWebhook, Contender::Cardgate],
                 releases: 0,
                 reviews: 0,
                 restarts: self.restarts.min(1),
@@ -95,6 +97,7 @@ impl Arguments {
         let wanted = |contender: &Contender| match contender {
             Contender::Plain => self.wants(Part::Plain),
             Contender::Bare => self.wants(Part::Bare),
+            Contender::BareWebhook => self.wants(Part::BareWebhook),
             Contender::Cardgate => self.wants(Part::Cardgate) || freed || reviews || restarts,
             Contender::Claims => self.wants(Part::Claims),
         };

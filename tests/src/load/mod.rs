@@ -1,9 +1,10 @@
-//! The load run: Cardgate beside two references, on control planes of the same kind, one after the other.
+//! The load run: Cardgate beside three references, on control planes of the same kind, one after the other.
 //!
-//! The references are the stock kube-scheduler without gates, and a bare loop that decides nothing and removes every gate
-//! with the same patch. Everything shares the machine, so each write and each webhook call takes from the pods' rate.
+//! The references are the stock kube-scheduler without gates, a bare loop that decides nothing and removes every gate with the
+//! same patch, and this loop with a bare webhook that adds every gate and looks at nothing. Everything shares the machine, so each write and each webhook call takes from the pods' rate.
 
 mod bare;
+mod bare_webhook;
 mod figures;
 mod observer;
 mod phases;
@@ -152,7 +153,7 @@ async fn measure(plan: &Plan, contender: Contender) -> Result<Run> {
         "{most_on_a_node} pods of one card were on a node of {} cards",
         plan.cards_of_a_node()
     );
-    scene.strike()?;
+    scene.strike().await?;
     Ok(Run {
         contender,
         singles,

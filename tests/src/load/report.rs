@@ -126,38 +126,44 @@ impl Report {
         writeln!(f)
     }
 
-    /// Cardgate's share of the bare loop beside it, pair by pair: what else the machine did meets both of a pair.
+    /// What each contender has of another beside it, round by round: what else the machine did meets both.
     fn write_pairs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pairs: Vec<_> = self
-            .runs_of(Contender::Bare)
-            .zip(self.runs_of(Contender::Cardgate))
-            .collect();
+        self.write_pair(f, Contender::Cardgate, Contender::Bare)?;
+        self.write_pair(f, Contender::BareWebhook, Contender::Bare)?;
+        self.write_pair(f, Contender::Cardgate, Contender::BareWebhook)
+    }
+
+    /// The aims are those of Cardgate beside the bare loop.
+    fn write_pair(&self, f: &mut fmt::Formatter<'_>, one: Contender, other: Contender) -> fmt::Result {
+        let has_aims = (one, other) == (Contender::Cardgate, Contender::Bare);
+        let pairs: Vec<_> = self.runs_of(one).zip(self.runs_of(other)).collect();
         if pairs.len() < 2 {
             return Ok(());
         }
         writeln!(
             f,
             "{:<44} {:>8} {:>8}  each pair",
-            "Cardgate, of the bare loop's, as pairs", "median", "aim"
+            format!("{one}, of the {other}'s, as pairs"),
+            "median",
+            "aim"
         )?;
         let mut line = |what: &str, aim: f64, share: &dyn Fn(&Run, &Run) -> f64| {
-            let shares: Vec<_> = pairs
-                .iter()
-                .map(|(bare, cardgate)| share(bare, cardgate) * 100.0)
-                .collect();
+            let shares: Vec<_> = pairs.iter().map(|(one, other)| share(one, other) * 100.0).collect();
             let each: Vec<_> = shares.iter().map(|share| format!("{share:.0}")).collect();
             let middle = median(&shares).unwrap_or_default();
-            let aim = format!("{aim:.0} %");
+            let aim = if has_aims {
+                format!("{aim:.0} %")
+            } else {
+                "-".to_owned()
+            };
             writeln!(f, "{what:<44} {middle:>6.0} % {aim:>8}  {}", each.join(" "))
         };
-        line("  pods a second", aims::PERCENT_OF_BARE, &|bare, cardgate| {
-            cardgate.burst.rate() / bare.burst.rate()
+        line("  pods a second", aims::PERCENT_OF_BARE, &|one, other| {
+            one.burst.rate() / other.burst.rate()
         })?;
-        line(
-            "  CPU a pod, of all processes",
-            aims::PERCENT_OF_CPU,
-            &|bare, cardgate| cardgate.burst.cpu_of_a_pod() / bare.burst.cpu_of_a_pod(),
-        )?;
+        line("  CPU a pod, of all processes", aims::PERCENT_OF_CPU, &|one, other| {
+            one.burst.cpu_of_a_pod() / other.burst.cpu_of_a_pod()
+        })?;
         writeln!(f)
     }
 

@@ -10,6 +10,7 @@ use kube::api::ListParams;
 
 use super::Plan;
 use super::bare::BareLoop;
+use super::bare_webhook::BareWebhook;
 use super::observer::Observer;
 use super::pods::{self, CARD, Creator, Marked, NAMESPACE};
 use super::usage::Clock;
@@ -25,6 +26,8 @@ pub enum Contender {
     Plain,
     /// A loop that removes every gate.
     Bare,
+    /// The same, and a webhook that adds every gate.
+    BareWebhook,
     /// Cardgate as it is installed, with webhook and policies.
     Cardgate,
     /// The same, where drivers publish the cards as devices and each pod has a claim.
@@ -33,7 +36,7 @@ pub enum Contender {
 
 impl Contender {
     /// All of them, in the order in which they are measured.
-    pub const ALL: [Self; 4] = [Self::Plain, Self::Bare, Self::Cardgate, Self::Claims];
+    pub const ALL: [Self; 5] = [Self::Plain, Self::Bare, Self::BareWebhook, Self::Cardgate, Self::Claims];
 }
 
 impl fmt::Display for Contender {
@@ -41,6 +44,7 @@ impl fmt::Display for Contender {
         f.pad(match self {
             Self::Plain => "plain scheduler",
             Self::Bare => "bare loop",
+            Self::BareWebhook => "bare webhook",
             Self::Cardgate => "Cardgate",
             Self::Claims => "Cardgate, claims",
         })
@@ -53,6 +57,7 @@ pub(super) struct Scene {
     pub observer: Observer,
     pub creator: Creator,
     bare: Option<BareLoop>,
+    bare_webhook: Option<BareWebhook>,
     cardgate: Option<Cardgate>,
     pub plane: ControlPlane,
 }
@@ -76,22 +81,27 @@ impl Scene {
         let marked = match contender {
             Contender::Plain => Marked::Ungated,
             Contender::Bare => Marked::ByCreator,
-            Contender::Cardgate => Marked::ByWebhook,
+            Contender::BareWebhook | Contender::Cardgate => Marked::ByWebhook,
             Contender::Claims => Marked::ByWebhookWithClaims,
         };
         let cardgate = match contender {
             Contender::Cardgate | Contender::Claims => Some(start_cardgate(&plane, plan).await?),
-            Contender::Plain | Contender::Bare => None,
+            Contender::Plain | Contender::Bare | Contender::BareWebhook => None,
         };
         let bare = match contender {
-            Contender::Bare => Some(BareLoop::start(&plane).await?),
+            Contender::Bare | Contender::BareWebhook => Some(BareLoop::start(&plane).await?),
             Contender::Plain | Contender::Cardgate | Contender::Claims => None,
+        };
+        let bare_webhook = match contender {
+            Contender::BareWebhook => Some(BareWebhook::start(&plane).await?),
+            Contender::Plain | Contender::Bare | Contender::Cardgate | Contender::Claims => None,
         };
         Ok(Self {
             contender,
             observer: Observer::start(plane.client().await?, NAMESPACE),
             creator: Creator::new(plane.client().await?, marked),
             bare,
+            bare_webhook,
             cardgate,
             plane,
         })
@@ -130,6 +140,7 @@ impl Scene {
             );
         }
         clocks.extend(self.bare.as_ref().map(|bare| bare.clock.clone()));
+        clocks.extend(self.bare_webhook.as_ref().map(|webhook| webhook.clock.clone()));
         clocks.push(Clock::of_process(CREATORS, std::process::id()));
         clocks
     }
@@ -144,9 +155,13 @@ impl Scene {
         Ok(())
     }
 
-    /// Ends everything; an error if the bare loop has failed.
-    pub fn strike(mut self) -> Result<()> {
-        self.bare.take().map_or(Ok(()), BareLoop::stop)
+    /// Ends everything; an error if the bare loop or the bare webhook has failed.
+    pub async fn strike(mut self) -> Result<()> {
+        self.bare.take().map_or(Ok(()), BareLoop::stop)?;
+        match self.bare_webhook.take() {
+            Some(webhook) => webhook.stop().await,
+            None => Ok(()),
+        }
     }
 }
 
