@@ -6,11 +6,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::evictions;
-use super::pods::is_held;
+use super::nodes::Node;
+use super::pods::{Pod, is_held};
 use super::rest::{OTHERWISE, what_is_told};
 use super::stored::Stored;
 use super::{Finding, broken, is_operator};
-use crate::objects::{Key, PODS, Write};
+use crate::objects::{Key, NODES, PODS, Write};
 
 /// The rule.
 pub const RULE: &str = "nobody is evicted in vain";
@@ -55,6 +56,27 @@ impl InVain {
                 }
             }
             self.give_way(write, stored);
+            self.lose_what_goes_along(write, stored);
+        }
+    }
+
+    /// What a pod holds is the cluster's for as long as it does, also on a node that has no such card any more: whoever goes there, and was not
+    /// to go for others, takes from the cluster what room was made in.
+    fn lose_what_goes_along(&mut self, write: &Write, stored: &Stored) {
+        let Some(before) = write.before.as_ref().map(|pod| Pod::read(&write.key, pod)) else {
+            return;
+        };
+        let ends = write.after.as_ref().is_none_or(|pod| Pod::read(&write.key, pod).is_over);
+        let (Some(node), Some(card)) = (&before.node, before.assigned()) else {
+            return;
+        };
+        if before.is_over || !ends || self.made.values().any(|victim| *victim == write.key) {
+            return;
+        }
+        let mut nodes = stored.now.get(&NODES).into_iter().flatten();
+        let object = nodes.find_map(|(key, object)| (key.name == *node).then_some(object));
+        if object.is_none_or(|object| Node::read(object).card(card).is_none()) {
+            self.made.clear();
         }
     }
 
