@@ -23,6 +23,8 @@ const ANSWERS: &str = "kube_client::client";
 const POLLS: [&str; 2] = ["timeout in poll", "eof in poll"];
 /// Where warnings about single connections come from.
 const TLS_LIBRARY: &str = "rustls";
+/// Where it is warned of each try to watch what may not be read, which whoever watches says too.
+const WATCHES: &str = "kube_runtime::watcher";
 /// How many different ones are told.
 const MOST_TEXTS: usize = 64;
 
@@ -98,7 +100,7 @@ pub fn plain(error: &(dyn Error + 'static)) -> String {
 }
 
 /// Keeps out what strangers could fill the log with. What the TLS library warns of is let through once for each text: it would be one line for each
-/// connection, of which they open as many as they like. Answers that can't be read are not: kube writes them whole, with all that stands in objects
+/// connection, of which they open as many as they like; and so is what kube warns of watches, which are tried again for ever. Answers that can't be read are not: kube writes them whole, with all that stands in objects
 /// of tenants, and whoever asked says that it failed.
 #[derive(Debug, Default)]
 struct Sparing {
@@ -117,7 +119,7 @@ impl<S: Subscriber> Layer<S> for Sparing {
         if target == ANSWERS && !POLLS.iter().any(|known| said.message.starts_with(known)) {
             return false;
         }
-        if !target.starts_with(TLS_LIBRARY) {
+        if !target.starts_with(TLS_LIBRARY) && target != WATCHES {
             return true;
         }
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_tls_library_warns_of_is_told_once() {
+    fn what_libraries_warn_of_is_told_once() {
         let lines = Lines::default();
         let writer = lines.clone();
         let log = tracing_subscriber::fmt()
@@ -237,6 +239,7 @@ mod tests {
             for _ in 0..3 {
                 tracing::warn!(target: "rustls::msgs::handshake", "Illegal SNI extension");
                 tracing::warn!(target: "log", { log.target = "rustls::common_state" }, "TLS alert");
+                tracing::warn!(target: "kube_runtime::watcher", "watch list error with 403: {:?}", "forbidden");
                 tracing::warn!("own warning");
                 tracing::warn!(target: "kube_client::client", "eof in poll: {:?}", "cut");
                 tracing::warn!(target: "kube_client::client", "{{\"kind\":\"Pod\"}}, Error(\"recursion limit exceeded\")");
@@ -248,13 +251,18 @@ mod tests {
         let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
         let times = |part: &str| text.matches(part).count();
         assert_eq!(
-            (times("Illegal SNI"), times("TLS alert"), times("own warning")),
-            (1, 1, 3),
+            (
+                times("Illegal SNI"),
+                times("TLS alert"),
+                times("watch list error"),
+                times("own warning")
+            ),
+            (1, 1, 1, 3),
             "{text}"
         );
         assert_eq!(
             (times("of stranger"), times("kind"), times("eof in poll")),
-            (MOST_TEXTS - 2, 0, 3)
+            (MOST_TEXTS - 3, 0, 3)
         );
     }
 

@@ -1,5 +1,7 @@
 //! Observe: watches on nodes, queues, namespaces, groups, Jobs and pods, as events for the mind.
 
+mod absent;
+
 use std::borrow::Cow;
 use std::fmt::Debug;
 use std::pin::pin;
@@ -27,6 +29,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, SetOnce, mpsc};
 use tokio::time::sleep;
 
+use self::absent::{Absence, Meaning};
 use crate::event::Event;
 use crate::metrics::Metrics;
 
@@ -43,8 +46,6 @@ const SMALL_PAGE: u32 = 20;
 
 /// How long it is waited before a kind is listed that can't be watched any more.
 const LISTED_AGAIN: Duration = Duration::from_secs(1);
-/// HTTP status of a kind that is not installed.
-const NOT_FOUND: u16 = 404;
 
 type ObservedPod = Observed<core::Pod, crds::pod::Pod<Box<str>>>;
 type ObservedNode = Observed<core::Node, crds::node::Node<Box<str>>>;
@@ -263,6 +264,7 @@ async fn watch<K>(
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let begin = || watcher(api.clone(), config.clone()).default_backoff().boxed();
+    let mut absence = Absence::of(kind);
     let mut stream = begin();
     while let Some(next) = stream.next().await {
         let observation = match next {
@@ -270,27 +272,38 @@ async fn watch<K>(
             Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => translate(Change::Applied(object)),
             Ok(watcher::Event::Delete(object)) => translate(Change::Deleted(object)),
             Ok(watcher::Event::InitDone) => Observation::ListEnds(kind),
-            // What is created before the next try is seen by it.
-            Err(watcher::Error::InitialListFailed(answer)) if may_be_absent(kind) && is_not_installed(&answer) => {
-                Observation::NotInstalled(kind)
-            }
-            // Of a kind that was there, the watch would go on where it was, whenever it is there again: it has to be listed, which tells whether
-            // it is.
-            Err(watcher::Error::WatchStartFailed(answer)) if may_be_absent(kind) && is_not_installed(&answer) => {
-                sleep(LISTED_AGAIN).await;
-                stream = begin();
-                continue;
-            }
-            Err(error) => {
-                ears.metrics.watch_error(&error);
-                tracing::warn!(
-                    kind = kind.plural(),
-                    error = plain(&error),
-                    "watch interrupted, trying again"
-                );
-                continue;
-            }
+            Err(error) => match absence.meaning_of(&error) {
+                // What is created before the next try is seen by it.
+                Meaning::NotThere => Observation::NotInstalled(kind),
+                Meaning::ListAnew => {
+                    sleep(LISTED_AGAIN).await;
+                    stream = begin();
+                    continue;
+                }
+                Meaning::Forbidden => {
+                    ears.metrics.watch_error(&error);
+                    if let Some(warning) = absence.take_warning() {
+                        tracing::warn!(kind = kind.plural(), error = plain(&error), "{warning}");
+                    }
+                    if absence.was_listed() {
+                        continue;
+                    }
+                    Observation::NotInstalled(kind)
+                }
+                Meaning::Interrupted => {
+                    ears.metrics.watch_error(&error);
+                    tracing::warn!(
+                        kind = kind.plural(),
+                        error = plain(&error),
+                        "watch interrupted, trying again"
+                    );
+                    continue;
+                }
+            },
         };
+        if matches!(observation, Observation::ListEnds(_)) {
+            absence.is_there();
+        }
         let list_ends = matches!(observation, Observation::ListEnds(_) | Observation::NotInstalled(_));
         if ears.events.send(Event::Observed(observation)).await.is_err() {
             return;
@@ -413,19 +426,6 @@ fn claim_event(change: Change<ObservedClaim>) -> Observation {
             name: claim.object.metadata.name.unwrap_or_default(),
         },
     }
-}
-
-/// Whether there are clusters without this kind: without Volcano's groups, or of a Kubernetes before 1.34, of rules that taint devices before 1.37.
-fn may_be_absent(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::PodGroup | Kind::ResourceSlice | Kind::DeviceClass | Kind::DeviceTaintRule | Kind::ResourceClaim
-    )
-}
-
-/// Whether the API server knows no such kind, or none any more.
-fn is_not_installed(answer: &kube::Error) -> bool {
-    matches!(answer, kube::Error::Api(status) if status.code == NOT_FOUND)
 }
 
 #[cfg(test)]

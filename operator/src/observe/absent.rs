@@ -1,0 +1,111 @@
+//! Kinds that a cluster may be without, and what the API server's answers say of that.
+
+use engine::cluster::Kind;
+use kube::runtime::watcher;
+
+/// HTTP status of a kind that is not installed.
+const NOT_FOUND: u16 = 404;
+/// HTTP status of what the role of this program does not allow.
+const FORBIDDEN: u16 = 403;
+
+/// What follows from an answer to who watches a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// It is not there: it has no objects.
+    NotThere,
+    /// It was there: it has to be listed, which tells whether it still is. The watch would go on where it was, whenever it is there again.
+    ListAnew,
+    /// The role of this program does not allow to read it, and need not.
+    Forbidden,
+    /// The watch was interrupted.
+    Interrupted,
+}
+
+/// What is known of whether a kind is there.
+#[derive(Debug)]
+pub(super) struct Absence {
+    kind: Kind,
+    /// Whether it was listed.
+    was_listed: bool,
+    /// Whether it was said that it may not be read.
+    is_told: bool,
+}
+
+impl Absence {
+    /// Of a kind that was not asked for yet.
+    pub(super) fn of(kind: Kind) -> Self {
+        Self {
+            kind,
+            was_listed: false,
+            is_told: false,
+        }
+    }
+
+    /// Whether there is a list of it, by which everything that it knew stands.
+    pub(super) fn was_listed(&self) -> bool {
+        self.was_listed
+    }
+
+    /// It was listed.
+    pub(super) fn is_there(&mut self) {
+        self.was_listed = true;
+        if std::mem::take(&mut self.is_told) {
+            tracing::info!(kind = self.kind.plural(), "may be listed again");
+        }
+    }
+
+    /// What an error says of it.
+    pub(super) fn meaning_of(&self, error: &watcher::Error) -> Meaning {
+        let (answer, is_list) = match error {
+            watcher::Error::InitialListFailed(answer) => (answer, true),
+            watcher::Error::WatchStartFailed(answer) => (answer, false),
+            _ => return Meaning::Interrupted,
+        };
+        match answer {
+            kube::Error::Api(status) if status.code == NOT_FOUND && may_be_absent(self.kind) => {
+                if is_list {
+                    Meaning::NotThere
+                } else {
+                    Meaning::ListAnew
+                }
+            }
+            kube::Error::Api(status) if status.code == FORBIDDEN && may_be_forbidden(self.kind) => Meaning::Forbidden,
+            _ => Meaning::Interrupted,
+        }
+    }
+
+    /// What is to be said of a kind that may not be read: once, until it may.
+    pub(super) fn take_warning(&mut self) -> Option<String> {
+        if std::mem::replace(&mut self.is_told, true) {
+            return None;
+        }
+        let plural = self.kind.plural();
+        let meanwhile = if self.was_listed {
+            "those that are known stay as they were"
+        } else {
+            "none of them counts, and a pod may be let in for a device that one of them keeps it from"
+        };
+        Some(format!(
+            "the operator may not list {plural} (resource.k8s.io): until it may, {meanwhile}. Apply ClusterRole cardgate-operator of this \
+             version (manifests/install.yaml, or the chart), or allow list and watch of {plural} in your own role; `kubectl card check` says \
+             what else of the roles is not as this version needs it"
+        ))
+    }
+}
+
+/// Whether there are clusters without this kind: without Volcano's groups, or of a Kubernetes before 1.34, of rules that taint devices before 1.37.
+fn may_be_absent(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::PodGroup | Kind::ResourceSlice | Kind::DeviceClass | Kind::DeviceTaintRule | Kind::ResourceClaim
+    )
+}
+
+/// Whether everything else works without this kind, as it did before any operator asked for it: roles of then don't allow it. API servers that
+/// don't know the kind say so to nobody but who may read it.
+fn may_be_forbidden(kind: Kind) -> bool {
+    kind == Kind::DeviceTaintRule
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kube::core::Status;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::super::*;
+use super::*;
+
+/// An API server that answers who watches rules which taint devices like this, one request after the other, and with the last from then on. A
+/// watch that it takes says nothing, and one that is too old (410) says so.
+fn answers(codes: Vec<u16>) -> Client {
+    let asked = AtomicUsize::new(0);
+    let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let turn = asked.fetch_add(1, Ordering::Relaxed).min(codes.len() - 1);
+        let code = codes[turn];
+        let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let answer = if code == 200 {
+            let rule = json!({"metadata": {"name": "sick", "resourceVersion": "1"},
+                "spec": {"deviceSelector": {"device": "gpu-0"}, "taint": {"key": "sick", "effect": "NoSchedule"}}});
+            json!({"kind": "DeviceTaintRuleList", "apiVersion": "resource.k8s.io/v1", "metadata": {"resourceVersion": "1"}, "items": [rule]})
+        } else {
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "no", "code": code})
+        };
+        async move {
+            let (code, answer) = match code {
+                200 if watches => return pending().await,
+                410 if watches => (200, json!({"type": "ERROR", "object": answer})),
+                _ => (code, answer),
+            };
+            let body = kube::client::Body::from(format!("{answer}\n").into_bytes());
+            Ok::<_, Infallible>(http::Response::builder().status(code).body(body).expect("an answer"))
+        }
+    });
+    Client::new(server, "default")
+}
+
+/// What is heard of such rules.
+struct Heard {
+    events: mpsc::Receiver<Event>,
+    metrics: Arc<Metrics>,
+}
+
+fn hear(codes: Vec<u16>) -> Heard {
+    let (sender, events) = mpsc::channel(1);
+    let metrics = Arc::<Metrics>::default();
+    let ears = Ears {
+        events: sender,
+        metrics: Arc::clone(&metrics),
+    };
+    tokio::spawn(async move {
+        let (kind, listed) = (Kind::DeviceTaintRule, Listed::default());
+        let api = Api::<ObservedTaintRule>::all(answers(codes));
+        watch(api, in_pages(), kind, &ears, &listed, taint_rule_event).await;
+    });
+    Heard { events, metrics }
+}
+
+impl Heard {
+    async fn next(&mut self) -> &'static str {
+        match self.events.recv().await {
+            Some(Event::Observed(Observation::ListBegins(Kind::DeviceTaintRule))) => "begins",
+            Some(Event::Observed(Observation::ListEnds(Kind::DeviceTaintRule))) => "ends",
+            Some(Event::Observed(Observation::NotInstalled(Kind::DeviceTaintRule))) => "none",
+            Some(Event::Observed(Observation::TaintRule(_))) => "rule",
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn take(&mut self, count: usize) -> Vec<&'static str> {
+        let mut all = Vec::new();
+        for _ in 0..count {
+            all.push(self.next().await);
+        }
+        all
+    }
+}
+
+/// The role is older than the kind, or the user's own. Nothing was ever decided: an API server asks for the right before it looks for the kind.
+#[tokio::test(start_paused = true)]
+async fn rules_that_may_not_be_listed_are_none_until_they_may() {
+    let mut rules = hear(vec![403, 403, 200]);
+    let heard = rules.take(7).await;
+    assert_eq!(heard, ["begins", "none", "begins", "none", "begins", "rule", "ends"]);
+    let failed = r#"cardgate_api_errors_total{verb="list",code="403"} 2"#;
+    let metrics = rules.metrics.encode().unwrap();
+    assert!(metrics.contains(failed), "{metrics}");
+}
+
+/// Whoever takes the right away has not taken the rules away.
+#[tokio::test(start_paused = true)]
+async fn rules_that_may_not_be_listed_any_more_are_those_that_were_known() {
+    let mut rules = hear(vec![200, 403, 410, 403, 403, 200]);
+    let heard = rules.take(8).await;
+    assert_eq!(
+        heard,
+        ["begins", "rule", "ends", "begins", "begins", "begins", "rule", "ends"]
+    );
+}
+
+fn refused(code: u16) -> watcher::Error {
+    let status = Status::failure("no", "no").with_code(code);
+    watcher::Error::InitialListFailed(kube::Error::Api(status.boxed()))
+}
+
+#[test]
+fn that_a_kind_may_not_be_listed_is_said_once_until_it_may_be() {
+    let mut absence = Absence::of(Kind::DeviceTaintRule);
+    assert_eq!(absence.meaning_of(&refused(403)), Meaning::Forbidden);
+    let warning = absence.take_warning().unwrap();
+    for said in [
+        "devicetaintrules",
+        "none of them counts",
+        "ClusterRole cardgate-operator",
+        "install.yaml",
+    ] {
+        assert!(warning.contains(said), "{warning}");
+    }
+    assert_eq!(absence.take_warning(), None);
+    absence.is_there();
+    let warning = absence.take_warning().unwrap();
+    assert!(warning.contains("those that are known stay"), "{warning}");
+    assert_eq!(absence.take_warning(), None);
+}
+
+/// Without any other kind that there is, nothing may be decided.
+#[test]
+fn no_other_kind_is_done_without_that_may_not_be_listed() {
+    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::DeviceTaintRule) {
+        assert_eq!(
+            Absence::of(kind).meaning_of(&refused(403)),
+            Meaning::Interrupted,
+            "{kind:?}"
+        );
+    }
+}
