@@ -1,18 +1,29 @@
 //! Kinds that a cluster may be without, and what the API server's answers say of that.
 
+use std::time::Duration;
+
 use engine::cluster::Kind;
 use kube::runtime::watcher;
+use tokio::time::Instant;
 
 /// HTTP status of a kind that is not installed.
 const NOT_FOUND: u16 = 404;
 /// HTTP status of what the role of this program does not allow.
 const FORBIDDEN: u16 = 403;
 
+/// So long every answer has to say that Kubernetes has no kind of its own which was listed before, until that is believed. While a control plane
+/// is renewed, or taken back to an older version, some of its API servers know the kind and others don't, for minutes as a rule; and since
+/// connections are kept, the same one may answer all that time. Nor is there any hurry: what is kept too long keeps new pods away from
+/// devices, or is charged a while longer, and what is forgotten too early gives devices to pods that the scheduler gives to none.
+const GONE_AFTER: Duration = Duration::from_hours(1);
+
 /// What follows from an answer to who watches a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// It is not there: it has no objects.
     NotThere,
+    /// This API server does not know it, and another one did: what was known stands.
+    AsBefore,
     /// It was there: it has to be listed, which tells whether it still is. The watch would go on where it was, whenever it is there again.
     ListAnew,
     /// The role of this program does not allow to read it, and need not.
@@ -27,6 +38,8 @@ pub(super) struct Absence {
     kind: Kind,
     /// Whether it was listed.
     was_listed: bool,
+    /// Since when each API server that was asked has not known it.
+    unknown_since: Option<Instant>,
     /// Whether it was said that it may not be read.
     is_told: bool,
 }
@@ -37,6 +50,7 @@ impl Absence {
         Self {
             kind,
             was_listed: false,
+            unknown_since: None,
             is_told: false,
         }
     }
@@ -49,13 +63,14 @@ impl Absence {
     /// It was listed.
     pub(super) fn is_there(&mut self) {
         self.was_listed = true;
+        self.unknown_since = None;
         if std::mem::take(&mut self.is_told) {
             tracing::info!(kind = self.kind.plural(), "may be listed again");
         }
     }
 
     /// What an error says of it.
-    pub(super) fn meaning_of(&self, error: &watcher::Error) -> Meaning {
+    pub(super) fn meaning_of(&mut self, error: &watcher::Error) -> Meaning {
         let (answer, is_list) = match error {
             watcher::Error::InitialListFailed(answer) => (answer, true),
             watcher::Error::WatchStartFailed(answer) => (answer, false),
@@ -64,7 +79,7 @@ impl Absence {
         match answer {
             kube::Error::Api(status) if status.code == NOT_FOUND && may_be_absent(self.kind) => {
                 if is_list {
-                    Meaning::NotThere
+                    self.not_known()
                 } else {
                     Meaning::ListAnew
                 }
@@ -72,6 +87,16 @@ impl Absence {
             kube::Error::Api(status) if status.code == FORBIDDEN && may_be_forbidden(self.kind) => Meaning::Forbidden,
             _ => Meaning::Interrupted,
         }
+    }
+
+    /// An API server does not know it.
+    fn not_known(&mut self) -> Meaning {
+        let since = *self.unknown_since.get_or_insert_with(Instant::now);
+        if self.was_listed && is_of_kubernetes(self.kind) && since.elapsed() < GONE_AFTER {
+            return Meaning::AsBefore;
+        }
+        self.was_listed = false;
+        Meaning::NotThere
     }
 
     /// What is to be said of a kind that may not be read: once, until it may.
@@ -99,6 +124,11 @@ fn may_be_absent(kind: Kind) -> bool {
         kind,
         Kind::PodGroup | Kind::ResourceSlice | Kind::DeviceClass | Kind::DeviceTaintRule | Kind::ResourceClaim
     )
+}
+
+/// Whether it comes and goes with versions of Kubernetes: another one is gone when its definition was deleted, for all API servers alike.
+fn is_of_kubernetes(kind: Kind) -> bool {
+    may_be_absent(kind) && kind != Kind::PodGroup
 }
 
 /// Whether everything else works without this kind, as it did before any operator asked for it: roles of then don't allow it. API servers that

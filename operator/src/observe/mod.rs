@@ -275,6 +275,7 @@ async fn watch<K>(
             Err(error) => match absence.meaning_of(&error) {
                 // What is created before the next try is seen by it.
                 Meaning::NotThere => Observation::NotInstalled(kind),
+                Meaning::AsBefore => continue,
                 Meaning::ListAnew => {
                     sleep(LISTED_AGAIN).await;
                     stream = begin();

@@ -101,6 +101,47 @@ async fn rules_that_may_not_be_listed_any_more_are_those_that_were_known() {
     );
 }
 
+/// While the control plane is renewed, API servers of both versions answer.
+#[tokio::test(start_paused = true)]
+async fn an_older_api_server_makes_nobody_forget_what_a_newer_one_has_listed() {
+    let mut rules = hear(vec![404, 200, 404, 404, 404, 200]);
+    let heard = rules.take(10).await;
+    let (first, then) = heard.split_at(5);
+    assert_eq!(first, ["begins", "none", "begins", "rule", "ends"]);
+    assert_eq!(then, ["begins", "begins", "begins", "rule", "ends"]);
+}
+
+/// The version that had it is no longer there.
+#[tokio::test(start_paused = true)]
+async fn what_no_api_server_knows_for_long_is_gone() {
+    let mut rules = hear(vec![200, 404]);
+    assert_eq!(rules.take(3).await, ["begins", "rule", "ends"]);
+    let begin = Instant::now();
+    while rules.next().await == "begins" {}
+    let after = begin.elapsed();
+    assert!((GONE_AFTER..GONE_AFTER * 2).contains(&after), "{after:?}");
+    // And then it is gone at each further try.
+    assert_eq!(rules.take(2).await, ["begins", "none"]);
+}
+
+/// A list that succeeds is news, however old the last refusal.
+#[tokio::test(start_paused = true)]
+async fn how_long_a_kind_is_not_known_is_counted_from_its_last_list() {
+    let mut absence = Absence::of(Kind::DeviceTaintRule);
+    for _ in 0..3 {
+        absence.is_there();
+        assert_eq!(absence.meaning_of(&refused(404)), Meaning::AsBefore);
+        tokio::time::advance(GONE_AFTER / 2).await;
+        assert_eq!(absence.meaning_of(&refused(404)), Meaning::AsBefore);
+    }
+    tokio::time::advance(GONE_AFTER).await;
+    assert_eq!(absence.meaning_of(&refused(404)), Meaning::NotThere);
+    // The definition of a kind that is none of Kubernetes' own was deleted.
+    let mut absence = Absence::of(Kind::PodGroup);
+    absence.is_there();
+    assert_eq!(absence.meaning_of(&refused(404)), Meaning::NotThere);
+}
+
 fn refused(code: u16) -> watcher::Error {
     let status = Status::failure("no", "no").with_code(code);
     watcher::Error::InitialListFailed(kube::Error::Api(status.boxed()))
