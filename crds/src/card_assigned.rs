@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::card_counts::CardQuota;
 
+/// What is written where that is no card, and nothing else on the pod shows that it was held: none of each.
+pub const NO_CARDS: &str = "{}";
+
 /// The cards that a pod was let in for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AssignedCards {
@@ -13,11 +16,16 @@ pub enum AssignedCards {
     Counted(Vec<(String, i64)>),
 }
 
+/// Whether what was written are no cards.
+pub fn says_none(text: &str) -> bool {
+    text.is_empty() || text == NO_CARDS
+}
+
 impl AssignedCards {
     /// Reads what was written. Whatever is no object of cards and numbers is one name.
     pub fn parse(text: &str) -> Self {
         let counted = text.starts_with('{').then(|| CardQuota::parse(text).ok()).flatten();
-        match counted.filter(|counts| !counts.is_empty()) {
+        match counted {
             Some(counts) => Self::Counted(counts.iter().map(|(name, count)| (name.to_owned(), count)).collect()),
             None => Self::One(text.to_owned()),
         }
@@ -42,12 +50,18 @@ mod tests {
             "NVIDIA-A100",
             "NVIDIA-A100/mps-80g*1/8",
             "",
-            "{}",
             "{\"A\":-1}",
             "{\"A|B\":1}",
         ] {
             assert_eq!(AssignedCards::parse(name), AssignedCards::One(name.to_owned()));
         }
+    }
+
+    #[test]
+    fn none_are_none_of_each() {
+        assert_eq!(AssignedCards::counted([]), NO_CARDS);
+        assert_eq!(AssignedCards::parse(NO_CARDS), AssignedCards::Counted(Vec::new()));
+        assert!(says_none(NO_CARDS) && says_none("") && !says_none("A") && !says_none("{\"A\":1}"));
     }
 
     #[test]

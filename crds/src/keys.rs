@@ -16,7 +16,8 @@ pub const CARD_QUOTA: &str = "volcano.sh/card.quota";
 pub const CARD_DESERVED: &str = "volcano.sh/card.deserved";
 /// Queue annotation with the cards that are kept free for the queue, as JSON like the quota.
 pub const CARD_GUARANTEE: &str = "volcano.sh/card.guarantee";
-/// Pod annotation with the card that the pod is charged for, or several as JSON; only the operator writes it.
+/// Pod annotation with the card that the pod is charged for, or several as JSON, or none (`{}`) where nothing else shows that the pod was held;
+/// only the operator writes it.
 pub const CARD_ASSIGNED: &str = "volcano.sh/card.assigned";
 
 /// Queue annotation with a label selector on the namespaces that may use the queue; absent: all.

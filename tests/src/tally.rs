@@ -81,6 +81,7 @@ impl Tally {
 fn name_of(assigned: &str) -> String {
     match AssignedCards::parse(assigned) {
         AssignedCards::Counted(counts) => match &counts[..] {
+            [] => NO_CARD.to_owned(),
             [(card, _)] => card.clone(),
             _ => assigned.to_owned(),
         },

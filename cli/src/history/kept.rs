@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crds::card_assigned::says_none;
 use crds::keys::{
     ADMITTED_CONDITION, CARD_ASSIGNED, CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA, GATE, QUEUE_LABEL, QUEUE_NAME,
 };
@@ -124,7 +125,8 @@ pub fn of_pod(pod: &Pod) -> Option<Entry> {
     let of_condition = admitted.and_then(|condition| condition.last_transition_time.as_ref());
     let time = managed.and_then(|entry| entry.time.as_ref()).or(of_condition)?;
     let queue = queue_of(pod).map(|queue| format!("by queue {queue}"));
-    let card = pod.annotations().get(CARD_ASSIGNED).map(|card| format!("with {card}"));
+    let card = pod.annotations().get(CARD_ASSIGNED).filter(|card| !says_none(card));
+    let card = card.map(|card| format!("with {card}"));
     let parts: Vec<_> = [Some("let in".to_owned()), queue, card].into_iter().flatten().collect();
     Some(Entry {
         time: time.0,

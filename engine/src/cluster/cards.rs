@@ -407,7 +407,7 @@ impl Cluster {
                     || has(pod.assigned.as_ref())
                     || is_charged(pod)
                     // Whether the door holds it depends on whether what it requests is a card.
-                    || pod.joined_later
+                    || pod.joined_later()
             });
         }
     }

@@ -59,7 +59,9 @@ impl Cluster {
     /// Remembers a pod that has to be told, if it has. Who came into its group later, as nobody held it, has not: by that condition it would look to
     /// whoever decides next as if it had been held.
     pub(super) fn note_held_elsewhere(&mut self, id: PodId) {
-        let held = self.pod(id).filter(|pod| pod.is_held_elsewhere() && !pod.joined_later);
+        let held = self
+            .pod(id)
+            .filter(|pod| pod.is_held_elsewhere() && !pod.joined_later());
         let untold = held.filter(|pod| pod.told != Some(Reason::HeldByAnotherGate));
         if let Some((namespace, of_pod)) =
             untold.map(|pod| (Arc::clone(&pod.namespace), (pod.created, Arc::clone(&pod.uid))))

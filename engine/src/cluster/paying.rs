@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crds::card_assigned::says_none;
 use crds::keys::CARD_ASSIGNED;
 use jiff::Timestamp;
 
@@ -77,7 +78,7 @@ impl Cluster {
     fn turn_to_pay(&self, uid: &Arc<str>) -> Option<Turn> {
         let pod = self.pod_with_uid(uid).and_then(|id| self.pod(id))?;
         let written = self.claimed.pods.get(uid)?.annotation(CARD_ASSIGNED);
-        let has_none = written.is_none_or(str::is_empty);
+        let has_none = written.is_none_or(says_none);
         Some((self.standing_of(pod), has_none, pod.created, Arc::clone(uid)))
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crds::bounds::TASK_NAME_LENGTH;
 use crds::card::CardAlternatives;
+use crds::card_assigned::says_none;
 use crds::keys::{
     ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, GROUP_NAME, MGPU_INDEX_PREFIX, QUEUE_NAME, SCORING_STRATEGY,
     TASK_SPEC,
@@ -162,9 +163,9 @@ pub struct Pod {
     pub reachable: bool,
     /// Whether a queue is charged for it since it asks for cards, and for nothing that it says.
     pub charged_for_cards: bool,
-    /// Whether it came to belong to its group when it was there already, and names nothing else: the door had no reason to hold it but what
-    /// it asks for.
-    pub joined_later: bool,
+    /// Whether its group was made for it, or for its controller, by Volcano's controllers, and it names nothing else: where nobody has held it,
+    /// it came into that group when it was there already.
+    pub has_group_made_for_it: bool,
     /// Whether Cardgate's gate was seen on it.
     pub was_held: bool,
     /// Whether it has any annotation.
@@ -220,7 +221,7 @@ impl Pod {
             returns: _,
             reachable: _,
             charged_for_cards: _,
-            joined_later: _,
+            has_group_made_for_it: _,
             was_held: _,
             told: _,
             epoch: _,
@@ -261,6 +262,12 @@ impl Pod {
     /// Whether it says where it goes and which mGPU cards it has there: both stand, whatever becomes of its binding.
     pub(crate) fn says_its_cards(&self) -> bool {
         self.has_one_node && self.gpus_are_written
+    }
+
+    /// Whether it came to belong to its group when it was there already, and names nothing else: the door had no reason to hold it but what
+    /// it asks for.
+    pub(crate) fn joined_later(&self) -> bool {
+        self.has_group_made_for_it && !self.was_held
     }
 
     /// Whether it is seen to have been let in, or was never held.
@@ -340,7 +347,7 @@ pub(super) struct Reading {
     pub ends: Option<Timestamp>,
     /// Whether its group is all that it names.
     pub names_group_alone: bool,
-    /// Whether it shows that Cardgate has held it, though its gate may be gone: it was told something, or let in for a card.
+    /// Whether it shows that Cardgate has held it, though its gate may be gone: it was told something, or what it was let in for is written on it.
     pub shows_it_was_held: bool,
 }
 
@@ -440,7 +447,10 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
     });
     let waits = waiting_condition(&pod.status);
     Reading {
-        assigned: annotations.get(CARD_ASSIGNED).map(|text| Assigned::read(text, names)),
+        assigned: annotations
+            .get(CARD_ASSIGNED)
+            .filter(|text| !says_none(text))
+            .map(|text| Assigned::read(text, names)),
         shown_as_waiting: waits.is_some(),
         gpus,
         told: waits.and_then(|condition| Reason::from_word(condition.reason.as_deref()?)),

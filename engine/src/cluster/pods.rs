@@ -74,7 +74,7 @@ impl Cluster {
         // A later deletion with a shorter grace period may find a kubelet that keeps to the earlier one.
         let deleted = end_of_deletion(&pod.metadata, own_grace).max(old.and_then(|old| old.deleted));
         let was_held = pod.spec.has_gate(GATE) || reading.shows_it_was_held || old.is_some_and(|old| old.was_held);
-        let joined_later = !was_held && reading.names_group_alone && reading.has_group_made_for_it(&uid);
+        let has_group_made_for_it = reading.names_group_alone && reading.has_group_made_for_it(&uid);
         let (assigned, let_in) = (self.assigned_of(&reading, old), self.let_in_set(&reading));
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
         let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
@@ -108,7 +108,7 @@ impl Cluster {
             returns: returns(old, stage, returned.map(|returned| returned.times)),
             reachable: reading.reachable,
             charged_for_cards,
-            joined_later,
+            has_group_made_for_it,
             was_held,
             has_annotations: !pod.metadata.annotations.is_empty(),
             claims_other_devices: !named.is_empty() && !reading.task.claims_cards(),

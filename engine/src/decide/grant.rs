@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crds::card_assigned::NO_CARDS;
 use crds::keys::CARD_ASSIGNED;
 use jiff::Timestamp;
 
@@ -25,6 +26,8 @@ pub struct Admission {
     pub arrived: Timestamp,
     /// The card that it is charged for, or the cards, as it is written on the pod.
     pub card: Option<Box<str>>,
+    /// Whether nothing else on it would show that it was held: then it is written that it is for no card.
+    pub is_marked: bool,
     /// Node labels that narrow it to that, keys and values; without those that it has already.
     pub narrow: Vec<(String, String)>,
     /// Whether it has a node selector.
@@ -44,11 +47,17 @@ pub struct Admission {
 }
 
 impl Admission {
+    /// What is written on it of cards.
+    pub fn assigned(&self) -> Option<&str> {
+        self.card.as_deref().or_else(|| self.is_marked.then_some(NO_CARDS))
+    }
+
     /// What only the operator writes on a pod, as annotations: keys and values.
     pub fn results(&self) -> impl Iterator<Item = (&str, &str)> {
-        let card = self.card.iter().map(|card| (CARD_ASSIGNED, &**card));
+        let card = self.assigned().map(|card| (CARD_ASSIGNED, card));
         let mgpu = self.mgpu_results.iter();
-        card.chain(mgpu.map(|(key, value)| (key.as_str(), value.as_str())))
+        card.into_iter()
+            .chain(mgpu.map(|(key, value)| (key.as_str(), value.as_str())))
     }
 }
 
@@ -131,6 +140,7 @@ pub(super) fn admission(cluster: &Cluster, id: PodId, grant: &Grant, effort: &Ef
         queue: Arc::clone(&cluster.queue(shape.queue).name),
         arrived: pod.arrived(),
         card: alternative.map(|own| own.written(cluster.names()).into()),
+        is_marked: alternative.is_none() && pod.has_group_made_for_it,
         narrow: labels
             .iter()
             .flat_map(|labels| labels.iter())

@@ -352,6 +352,6 @@ fn is_admitted(pod: &Pod<Box<str>>, admission: &Admission) -> bool {
     let mut results = admission.results();
     pod.metadata.uid.as_deref() == Some(&*admission.pod.uid)
         && !pod.spec.has_gate(GATE)
-        && annotation(CARD_ASSIGNED) == admission.card.as_deref()
+        && annotation(CARD_ASSIGNED) == admission.assigned()
         && results.all(|(key, value)| annotation(key) == Some(value))
 }

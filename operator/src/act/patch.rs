@@ -180,6 +180,7 @@ mod tests {
             queue: "team-a".into(),
             arrived: k8s_openapi::jiff::Timestamp::UNIX_EPOCH,
             card: Some("NVIDIA-A100/mps-80g*1/8".into()),
+            is_marked: false,
             narrow: vec![("nvidia.com/gpu.product".into(), "NVIDIA-A100".into())],
             has_node_selector,
             has_annotations,
@@ -219,6 +220,21 @@ mod tests {
         json_patch::patch(&mut pod, &admission_patch(&admission(false, false))).unwrap();
         assert_eq!(pod["spec"]["nodeSelector"]["nvidia.com/gpu.product"], "NVIDIA-A100");
         assert_eq!(pod["metadata"]["annotations"][CARD_ASSIGNED], "NVIDIA-A100/mps-80g*1/8");
+    }
+
+    /// Else nothing on it would show who let it in, to an operator that begins.
+    #[test]
+    fn who_is_let_in_for_no_card_is_marked_where_nothing_else_shows_that_it_was_held() {
+        for (is_marked, expected) in [(true, json!("{}")), (false, Value::Null)] {
+            let admission = Admission {
+                card: None,
+                is_marked,
+                ..admission(true, true)
+            };
+            let mut pod = pod();
+            json_patch::patch(&mut pod, &admission_patch(&admission)).unwrap();
+            assert_eq!(pod["metadata"]["annotations"][CARD_ASSIGNED], expected);
+        }
     }
 
     #[test]

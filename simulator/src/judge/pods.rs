@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use crds::card_assigned::NO_CARDS;
 use crds::keys::{
     CARD_ASSIGNED, CARD_NAME, EXEMPT_NAMESPACES, GATE, GROUP_NAME, MGPU_CONTAINER_CARDS, MGPU_CORE, MGPU_MEMORY,
     MIRROR_POD, QUEUE_NAME,
@@ -165,7 +166,7 @@ impl Said {
 
     /// The card that it was given.
     pub fn assigned(&self) -> Option<&str> {
-        self.says(CARD_ASSIGNED)
+        self.says(CARD_ASSIGNED).filter(|said| *said != NO_CARDS)
     }
 
     /// How much it asks for of a resource.

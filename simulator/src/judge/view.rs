@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::keys::{
-    CARD_NAME, CONFIG_MAP, CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GATE, GROUP_NAME, NAMESPACE, QUEUE_NAME,
+    CARD_ASSIGNED, CARD_NAME, CONFIG_MAP, CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GATE, GROUP_NAME, NAMESPACE,
+    QUEUE_NAME,
 };
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -298,8 +299,8 @@ impl View {
         !(pod.is_held || is_gated || pod.is_over || is_gone || self.waits_for_volcano(pod))
     }
 
-    /// Whether a pod came into its group when it was there already, by Volcano's controllers, was held by nobody, and has neither a node yet
-    /// nor devices that it pays for.
+    /// Whether a pod came into its group when it was there already, by Volcano's controllers, was held by nobody, as far as that is written on
+    /// it, and has neither a node yet nor devices that it pays for.
     fn waits_for_volcano(&self, pod: &Pod) -> bool {
         let claims = pod.spec["resourceClaims"].as_array();
         let names_claims = claims.is_some_and(|claims| !claims.is_empty());
@@ -309,6 +310,7 @@ impl View {
             || self.asks_for_cards(pod) && (self.configuration.unqueued == "charge" || names_queue());
         pod.node.is_none()
             && pod.joined_later()
+            && !pod.annotations.contains_key(CARD_ASSIGNED)
             && !Self::is_under_cross_quota(pod)
             && !has_devices
             && !is_held_for_cards()

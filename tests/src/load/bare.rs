@@ -122,6 +122,7 @@ fn admission(pod: &SeenPod) -> Admission {
         queue: "load".into(),
         arrived: Timestamp::UNIX_EPOCH,
         card: Some(CARD.into()),
+        is_marked: false,
         narrow: vec![(PRODUCT_LABEL.to_owned(), CARD.to_owned())],
         has_node_selector: false,
         pin: None,

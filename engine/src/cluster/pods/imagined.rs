@@ -171,7 +171,7 @@ impl Cluster {
             returns: 0,
             reachable: true,
             charged_for_cards: false,
-            joined_later: false,
+            has_group_made_for_it: false,
             was_held: false,
             has_annotations: true,
             claims_other_devices: false,

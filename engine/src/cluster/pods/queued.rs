@@ -85,7 +85,7 @@ impl Cluster {
     /// Whether a pod came into its group when it was there already, and the door has no other reason to hold it, or who comes in its place:
     /// nobody has let it in.
     pub(crate) fn is_let_in_by_nobody(&self, pod: &Pod) -> bool {
-        pod.joined_later && !(self.may_be_for_cards(&pod.task) && self.charges_unqueued_cards(&pod.namespace))
+        pod.joined_later() && !(self.may_be_for_cards(&pod.task) && self.charges_unqueued_cards(&pod.namespace))
     }
 
     /// Whether another pod runs at once in the place of this one, held by nobody either, where it is evicted. What is for cards, or of a

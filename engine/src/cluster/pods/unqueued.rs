@@ -30,7 +30,7 @@ impl Cluster {
             self.charge_unqueued_pod(id, now);
         }
         // Whether the door has a reason to hold them depends on the same.
-        self.recharge(now, |pod| pod.joined_later && concerned(&pod.namespace));
+        self.recharge(now, |pod| pod.joined_later() && concerned(&pod.namespace));
     }
 
     /// Charges nobody any more for those pods that were charged for want of any queue, where such are only counted now.

@@ -134,6 +134,42 @@ fn who_was_held_is_charged_after_a_restart_too() {
     }
 }
 
+/// Nor need it have been told anything, or have a card: what lets it in says that it was held.
+#[test]
+fn who_is_let_in_without_a_card_just_before_a_restart_is_charged_after_it() {
+    let large = || bare_pod("large").requests("cpu", "4").of("podgroup-large");
+    let mut world = four_cores();
+    world.pod(&large().gates(&[crds::keys::GATE]));
+    let admissions = world.admissions();
+    let results = admissions[0].results();
+    let let_in = results.fold(large(), |pod, (key, value)| pod.annotation(key, value));
+    let mut world = four_cores();
+    world.pod(&let_in);
+    world.pod(&pod("later").queue("team-a").requests("cpu", "1"));
+    assert_eq!(world.admit(), []);
+    world.remove_pod("large");
+    assert_eq!(world.admit_names(), ["later"]);
+}
+
+/// Whoever's queue is written on it is charged anyhow, and who is for a card is marked by that.
+#[test]
+fn nobody_else_is_marked_as_held() {
+    let mut world = four_cores();
+    world.queue(&queue("team-a").capability("cpu", "4").quota(r#"{"A": 1}"#));
+    for name in ["podgroup-named", "g", "podgroup-carded"] {
+        world.group(&group(name, 1));
+    }
+    world.pod(&pod("named").queue("team-a").requests("cpu", "1").of("podgroup-named"));
+    world.pod(&pod("member").requests("cpu", "1").of("g"));
+    world.pod(&pod("carded").requests("cpu", "1").asks("A", 1).of("podgroup-carded"));
+    let admissions = world.admissions();
+    let written: Vec<_> = admissions
+        .iter()
+        .map(|let_in| (&*let_in.pod.name, let_in.assigned()))
+        .collect();
+    assert_eq!(written, [("named", None), ("member", None), ("carded", Some("A"))]);
+}
+
 /// Nor does it where it did, when its namespace comes to name no queue any more.
 #[test]
 fn whom_nobody_has_let_in_gives_its_room_back_where_nobody_would_have_held_it() {
