@@ -135,6 +135,7 @@ impl Cluster {
         let names_none = group.filter(|_| !pod.queue_is_settled);
         let frees_others = self.frees_others(pod);
         for workload in [pod.group, pod.job].into_iter().flatten() {
+            let version = self.workload(workload).version;
             if begins {
                 self.workloads[workload].note_ran();
             }
@@ -154,6 +155,7 @@ impl Cluster {
                 self.meter_anew(workload);
             }
             self.settle(workload);
+            self.wake_by_nothing_tried(workload, version);
         }
         if let Some(group) = names_none {
             self.workloads[group].note_without_queue(id, true);
@@ -174,6 +176,7 @@ impl Cluster {
         let frees_others = self.frees_others(pod);
         let group = pod.group;
         for workload in [group, pod.job].into_iter().flatten() {
+            let version = self.workload(workload).version;
             let state = &mut self.workloads[workload];
             if let Some(place) = &place {
                 state.remove_waiting(place);
@@ -189,9 +192,18 @@ impl Cluster {
                 self.meter_anew(workload);
             }
             self.settle(workload);
+            self.wake_by_nothing_tried(workload, version);
         }
         if let Some(group) = group {
             self.workloads[group].note_without_queue(id, false);
+        }
+    }
+
+    /// A workload had this version before a pod was counted in or out. While it is looked at what others could give back, that is only tried, and put
+    /// back as it was: those of its pods that wait have nothing to see of it, each time that there is another look.
+    fn wake_by_nothing_tried(&mut self, id: WorkloadId, version: u64) {
+        if self.claimed.away.is_some() {
+            self.workloads[id].set_version(version);
         }
     }
 

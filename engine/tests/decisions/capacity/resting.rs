@@ -62,6 +62,40 @@ fn a_gang_that_was_tried_in_vain_is_not_looked_at_either() {
     rest(&mut world);
 }
 
+/// It was judged anew after each look, for as long as those of its pods took to go that were counted out and in there.
+#[test]
+fn a_gang_of_which_pods_are_on_their_way_out_rests() {
+    let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1"));
+    world.node(&node("n1").cards("A", 7));
+    world.node(&node("n2").cards("H", 8));
+    for name in ["a", "b"] {
+        world.queue(&plain(name).deserved_cards(r#"{"A": 4}"#));
+    }
+    world.queue(&plain("c").quota(r#"{"H": 1}"#));
+    world.group(&group("g", 3));
+    let member = |name: &str, queue: &str, card: &str| pod(name).queue(queue).of("g").asks(card, 1).created(9);
+    world.pods(["g-0", "g-1"].map(|name| member(name, "a", "A").assigned("A").on("n1")));
+    world.pods((0..4).map(|index| worker("a", index).priority(5).assigned("A").on("n1")));
+    world.pod(&worker("b", 0).assigned("A").on("n1"));
+    world.pod(&pod("c-0").queue("c").asks("H", 1).assigned("H").on("n2"));
+    // Its queue has a quota of one card, which is in use.
+    world.pod(&member("g-2", "c", "H"));
+    world.pod(&worker("b", 1));
+    assert_eq!(victims(&mut world).len(), 2);
+    // Nothing is set aside for anybody any more, and who waits now waits for more than comes free.
+    world.remove_pod("b-1");
+    world.pod(&pod("b-2").queue("b").asks("A", 5));
+    looks(&mut world);
+    for _ in 0..5 {
+        world.wait(1);
+        let round = world.round();
+        assert_eq!((round.actions, round.gangs_judged), (Vec::new(), 0));
+        assert!(round.looks > 0);
+    }
+    world.remove_pod("c-0");
+    assert_eq!(world.round().gangs_judged, 1);
+}
+
 #[test]
 fn what_a_queue_says() {
     let mut world = fair();
