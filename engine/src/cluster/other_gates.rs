@@ -53,15 +53,18 @@ impl Pod {
     pub(crate) fn is_held_elsewhere(&self) -> bool {
         self.stage == Stage::Blocked && self.deleted.is_none() && self.queue.is_some()
     }
+
+    /// Whether it is to be told so. Who came into its group later, as nobody held it, is not: by that condition it would look to whoever decides
+    /// next as if it had been held.
+    fn is_told_of_other_gates(&self) -> bool {
+        self.is_held_elsewhere() && !self.joined_later()
+    }
 }
 
 impl Cluster {
-    /// Remembers a pod that has to be told, if it has. Who came into its group later, as nobody held it, has not: by that condition it would look to
-    /// whoever decides next as if it had been held.
+    /// Remembers a pod that has to be told, if it has.
     pub(super) fn note_held_elsewhere(&mut self, id: PodId) {
-        let held = self
-            .pod(id)
-            .filter(|pod| pod.is_held_elsewhere() && !pod.joined_later());
+        let held = self.pod(id).filter(|pod| pod.is_told_of_other_gates());
         let untold = held.filter(|pod| pod.told != Some(Reason::HeldByAnotherGate));
         if let Some((namespace, of_pod)) =
             untold.map(|pod| (Arc::clone(&pod.namespace), (pod.created, Arc::clone(&pod.uid))))
@@ -79,7 +82,7 @@ impl Cluster {
     pub(crate) fn next_held_elsewhere(&mut self, may_be: impl Fn(Timestamp) -> bool) -> Option<PodId> {
         while let Some(uid) = self.held_elsewhere.take_next(&may_be) {
             let id = self.pod_with_uid(&uid);
-            if let Some(id) = id.filter(|id| self.pod(*id).is_some_and(Pod::is_held_elsewhere)) {
+            if let Some(id) = id.filter(|id| self.pod(*id).is_some_and(Pod::is_told_of_other_gates)) {
                 return Some(id);
             }
         }

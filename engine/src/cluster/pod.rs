@@ -347,7 +347,8 @@ pub(super) struct Reading {
     pub ends: Option<Timestamp>,
     /// Whether its group is all that it names.
     pub names_group_alone: bool,
-    /// Whether it shows that Cardgate has held it, though its gate may be gone: it was told something, or what it was let in for is written on it.
+    /// Whether it shows that Cardgate has held it, though its gate may be gone: it was told something but of the
+    /// gates of others, or what it was let in for is written on it.
     pub shows_it_was_held: bool,
 }
 
@@ -463,7 +464,8 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
             .filter(|name| managed && !name.is_empty())
             .map(|name| as_object_name(name).into()),
         in_no_queue: !names_queue_or_card,
-        shows_it_was_held: own_condition(&pod.status).is_some() || annotations.contains_key(CARD_ASSIGNED),
+        shows_it_was_held: own_condition(&pod.status).is_some_and(is_of_who_was_held)
+            || annotations.contains_key(CARD_ASSIGNED),
         names_group_alone: !under_cross_quota
             && [QUEUE_NAME, CARD_NAME].iter().all(|key| !annotations.contains_key(key))
             && mgpu.is_none(),
@@ -513,6 +515,12 @@ pub(super) fn task_spec(metadata: &Metadata<Box<str>>) -> Option<&str> {
 fn own_condition(status: &PodStatus<Box<str>>) -> Option<&PodCondition<Box<str>>> {
     let is_ours = |condition: &&PodCondition<Box<str>>| condition.r#type.as_deref() == Some(ADMITTED_CONDITION);
     status.conditions.iter().find(is_ours)
+}
+
+/// Whether it says more than that another gate holds the pod: that was told once to pods, too, that nobody held.
+fn is_of_who_was_held(condition: &PodCondition<Box<str>>) -> bool {
+    let is_of_another_gate = || condition.reason.as_deref() == Some(Reason::HeldByAnotherGate.as_str());
+    condition.status.as_deref() != Some("False") || !is_of_another_gate()
 }
 
 /// The same where it says that the pod waits.

@@ -118,7 +118,8 @@ fn who_was_held_is_charged_from_when_it_is_let_in() {
 /// And whoever begins to decide sees it by what was written on it then (found by the simulator, seed 630292).
 #[test]
 fn who_was_held_is_charged_after_a_restart_too() {
-    let told = |status: &str| serde_json::json!([{"type": "card.volcano.sh/Admitted", "status": status}]);
+    let because = |status: &str, reason: &str| serde_json::json!([{"type": "card.volcano.sh/Admitted", "status": status, "reason": reason}]);
+    let told = |status: &str| because(status, "InsufficientScalarQuota");
     let large = || bare_pod("large").requests("cpu", "4").of("podgroup-large");
     for (shown, is_charged) in [
         (large(), false),
@@ -126,6 +127,11 @@ fn who_was_held_is_charged_after_a_restart_too() {
         (large().set(["status", "conditions"], told("True")), true),
         // The condition is written later than the gate is taken off.
         (large().set(["status", "conditions"], told("False")), true),
+        // Of another gate anybody was told once, who has a queue.
+        (
+            large().set(["status", "conditions"], because("False", "HeldByAnotherGate")),
+            false,
+        ),
     ] {
         let mut world = four_cores();
         world.pod(&shown);
@@ -184,6 +190,22 @@ fn whom_nobody_has_let_in_gives_its_room_back_where_nobody_would_have_held_it() 
     assert_eq!(world.admit(), []);
     world.namespace("team", &[], None);
     assert_eq!(world.admit_names(), ["first"]);
+}
+
+/// It may come into its group when another gate was seen on it already, as where it is for cards in a namespace that names a queue.
+#[test]
+fn who_comes_into_its_group_before_it_is_told_of_the_gates_of_others_is_told_nothing() {
+    for joins in [true, false] {
+        let mut world = four_cores();
+        world.namespace("team", &[], Some("team-a"));
+        let large = || bare_pod("large").requests(GPU, "1").gates(&["example.com/own"]);
+        world.pod(&large());
+        if joins {
+            world.pod(&large().of("podgroup-large"));
+        }
+        world.wait(600);
+        assert_eq!(world.notices().is_empty(), joins);
+    }
 }
 
 /// It would look as if it had been held from then on, and be charged before it has a node.
