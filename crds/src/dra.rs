@@ -318,9 +318,9 @@ impl TaintSelector {
             && self.pool.as_deref().is_none_or(|named| named == pool)
     }
 
-    /// Whether it selects a device of this driver's pool.
-    pub fn selects(&self, driver: &str, pool: &str, device: &str) -> bool {
-        self.selects_of(driver, pool) && self.device.as_deref().is_none_or(|named| named == device)
+    /// Whether it selects a device of this name, of those pools whose it selects.
+    pub fn selects_named(&self, device: &str) -> bool {
+        self.device.as_deref().is_none_or(|named| named == device)
     }
 }
 
@@ -346,7 +346,7 @@ mod tests {
             assert!(rule.spec.taint.keeps_away());
             let of = |driver, pool, device| {
                 let selector = rule.spec.device_selector.as_ref();
-                selector.is_some_and(|selector| selector.selects(driver, pool, device))
+                selector.is_some_and(|selector| selector.selects_of(driver, pool) && selector.selects_named(device))
             };
             [
                 of("d", "n1", "gpu-0"),

@@ -116,6 +116,21 @@ fn a_slice_changes(bencher: Bencher<'_, '_>, nodes: usize) {
     });
 }
 
+/// The same, where administrators have tainted a device of each of so many other nodes.
+#[divan::bench(args = SIZES, sample_count = 20, sample_size = 10)]
+fn a_slice_changes_beside_taint_rules(bencher: Bencher<'_, '_>, rules: usize) {
+    let mut world = cluster(100);
+    for index in 0..rules {
+        let selector = json!({"driver": NVIDIA, "pool": format!("other-{index}"), "device": "gpu-0"});
+        world.taint_rule(&format!("r{index}"), &selector, "NoSchedule");
+    }
+    let (before, after) = (devices(7, "A"), devices(8, "A"));
+    bencher.bench_local(|| {
+        world.slice(&name_of(7), NVIDIA, &after);
+        world.slice(&name_of(7), NVIDIA, &before);
+    });
+}
+
 /// A device is allocated to a claim, and given back.
 #[divan::bench(args = SIZES, sample_count = 20, sample_size = 10)]
 fn a_claim_changes(bencher: Bencher<'_, '_>, nodes: usize) {

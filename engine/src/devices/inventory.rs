@@ -135,6 +135,7 @@ impl Inventory {
         let spec = &slice.spec;
         let mut change = SliceChange::default();
         let mut devices = Vec::with_capacity(spec.devices.len());
+        let rules = self.rules.of_pool(&spec.driver, &spec.pool.name);
         for device in &spec.devices {
             let (model, own) = Model::of(&spec.driver, &self.drivers, device, texts);
             let node = if spec.per_device_node_selection {
@@ -150,9 +151,7 @@ impl Inventory {
                 name: device.name.clone(),
                 model: self.model(model, &mut change),
                 own,
-                taints: self
-                    .rules
-                    .beside(&published, (&*spec.driver, &*spec.pool.name), &device.name),
+                taints: rules.beside(&published, &device.name),
                 published,
                 takes: takes.collect(),
                 is_shared: device.allow_multiple_allocations,
@@ -266,9 +265,10 @@ impl Inventory {
             let Some(Known { slice, first, .. }) = self.slices.get_mut(name) else {
                 continue;
             };
+            let (driver, pool) = &slice.pool;
+            let rules = self.rules.of_pool(driver, pool);
             for (device, number) in slice.devices.iter_mut().zip(*first..) {
-                let (driver, pool) = &slice.pool;
-                let taints = self.rules.beside(&device.published, (&**driver, &**pool), &device.name);
+                let taints = rules.beside(&device.published, &device.name);
                 if taints == device.taints {
                     continue;
                 }

@@ -46,13 +46,25 @@ impl TaintRules {
         missing.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Taints that are published with a device, and those beside them that rules put on it and that keep new pods away.
-    pub fn beside(&self, published: &[DeviceTaint], pool: (&str, &str), device: &str) -> Box<[DeviceTaint]> {
+    /// Those that may put a taint which keeps new pods away on devices of a pool: of the devices of a slice each is compared with these alone.
+    pub fn of_pool(&self, driver: &str, pool: &str) -> OfPool {
         let rules = self.rules.values().map(|known| &known.spec);
-        let of_it = rules.filter(|rule| {
-            let selector = rule.device_selector.as_ref();
-            rule.taint.keeps_away() && selector.is_some_and(|selector| selector.selects(pool.0, pool.1, device))
+        let of_pool = rules.filter_map(|rule| {
+            let selector = rule.device_selector.as_ref()?;
+            let is_one = rule.taint.keeps_away() && selector.selects_of(driver, pool);
+            is_one.then(|| (selector.clone(), rule.taint.clone()))
         });
-        published.iter().chain(of_it.map(|rule| &rule.taint)).cloned().collect()
+        OfPool(of_pool.collect())
+    }
+}
+
+/// What rules put on the devices of one pool.
+pub(super) struct OfPool(Vec<(TaintSelector, DeviceTaint)>);
+
+impl OfPool {
+    /// Taints that are published with a device, and those that are put on it beside them.
+    pub fn beside(&self, published: &[DeviceTaint], device: &str) -> Box<[DeviceTaint]> {
+        let put = self.0.iter().filter(|(selector, _)| selector.selects_named(device));
+        published.iter().chain(put.map(|(_, taint)| taint)).cloned().collect()
     }
 }
