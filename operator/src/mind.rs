@@ -82,6 +82,8 @@ pub struct Mind {
     evictions_under_way: usize,
     /// Since when there have been any, as far as that was seen whenever something was shown.
     evicting_since: Option<Instant>,
+    /// Since when nobody has been told anything for them.
+    silent_since: Option<Instant>,
     /// Questions of schedulers that wait for an answer.
     questions: Vec<Pending>,
     /// The labels that are being written, or were a while ago, of nodes that are not seen to have them yet. By name and unique id: one that
@@ -126,6 +128,7 @@ impl Mind {
             under_way: 0,
             evictions_under_way: 0,
             evicting_since: None,
+            silent_since: None,
             questions: Vec::new(),
             labelling: BTreeMap::new(),
             parameters,
@@ -303,9 +306,8 @@ mod tests {
     use crate::lease::Leadership;
     use crate::{extender, report, review};
 
-    /// What it was at took too long and has come to an end after all: it neither shows nor answers what another one knows better.
-    #[tokio::test(start_paused = true)]
-    async fn a_mind_that_was_replaced_ends() {
+    /// A mind that has heard nothing yet, whose API server never answers; its actor, and what that hears.
+    pub(super) fn mind() -> (Mind, Actor, mpsc::Receiver<Event>) {
         let silent = tower::service_fn(|_: http::Request<Body>| pending::<Result<http::Response<Body>, Infallible>>());
         let (events, heard) = mpsc::channel(1);
         let leadership = Leadership::told(Arc::new(Herald::new(true)));
@@ -318,6 +320,13 @@ mod tests {
             readiness: Arc::new(Readiness::waiting_for([])),
         };
         let mind = Mind::new(actor.clone(), outlets, Arc::default(), Aside::default(), decide_watched);
+        (mind, actor, heard)
+    }
+
+    /// What it was at took too long and has come to an end after all: it neither shows nor answers what another one knows better.
+    #[tokio::test(start_paused = true)]
+    async fn a_mind_that_was_replaced_ends() {
+        let (mind, actor, heard) = mind();
         let (_questions, asked) = extender::channel();
         let (_inquiries, reviewed) = review::channel();
         actor.retire().await;

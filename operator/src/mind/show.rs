@@ -33,6 +33,9 @@ const REFRESHED_PER_TICK: usize = 5;
 const PROGRESS_PER_TICK: usize = 8;
 /// For so long nobody is told anything new while others are asked to go: they may be refused, as a rule at once, and all is as it was.
 const UNANSWERED: Duration = Duration::from_secs(2);
+/// And for so long in all, however many are asked to go one after the other: each time others wait for what they are told, and controllers for the
+/// phase of a group whose pods they make.
+const SILENCE: Duration = Duration::from_secs(5);
 /// How long after a change the metrics of queues are counted anew: of all queues, whatever has changed, and nobody scrapes them more
 /// often.
 const FIGURES_AFTER: Duration = Duration::from_secs(1);
@@ -143,7 +146,16 @@ impl Mind {
         let is_open = self.evicting_since.is_some_and(|since| since.elapsed() < UNANSWERED);
         // What others wait for is found again in the rounds after the last of them was answered.
         self.evicting_since = self.evicting_since.filter(|_| self.evictions_under_way > 0);
-        if is_open { 0 } else { TOLD_PER_TICK }
+        if !is_open {
+            self.silent_since = None;
+            return TOLD_PER_TICK;
+        }
+        let silent_since = *self.silent_since.get_or_insert_with(Instant::now);
+        if silent_since.elapsed() < SILENCE {
+            0
+        } else {
+            TOLD_PER_TICK
+        }
     }
 
     /// Says once, of each configuration, that Volcano's scheduler writes the phases that Cardgate does.
@@ -366,3 +378,6 @@ impl Mind {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;
