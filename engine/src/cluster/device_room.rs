@@ -145,7 +145,11 @@ impl Cluster {
         }
         others.extend(aside.into_iter().filter_map(|id| self.pod(id)));
         freed.extend(self.claims_about_to_end(node, |id| self.claimed.aside.leaving.contains(&id)));
-        suffice(&freed, others) && !steps.are_spent()
+        if !suffice(&freed, others) {
+            return false;
+        }
+        // Where no steps are left to say so, those who could be searched alone stand in nobody's way who could be, too.
+        !steps.are_spent() || self.is_device_room_known(task, alternative, node, steps)
     }
 
     /// Whether the devices of a node suffice for what is asked for beside others.

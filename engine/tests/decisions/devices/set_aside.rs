@@ -178,6 +178,41 @@ fn who_claims_more_than_can_be_searched_gets_no_device_that_is_set_aside() {
     assert_eq!(world.admit_names(), ["b-0"]);
 }
 
+/// Twenty of them that differ in their lane can be found alone. Beside a pod that was let in for the one device of a lane no search says in time
+/// that they can't: who asks for another device, which is free, is not kept out by that.
+#[test]
+fn who_is_hard_to_place_beside_others_keeps_no_free_device_from_who_is_not() {
+    let mut world = one_each();
+    let mut lanes = gpus("A", 40);
+    for (index, device) in lanes.as_array_mut().unwrap().iter_mut().enumerate() {
+        let lane = if index == 39 { 19 } else { index % 19 };
+        device["attributes"]["lane"] = json!({ "int": lane });
+    }
+    world.slice("n1", NVIDIA, &lanes);
+    world.queue(&bare_queue("b").deserved_cards(r#"{"A": 20}"#));
+    let the_one = |index: usize| {
+        let mut form = request(NVIDIA, 1, None);
+        let expression = format!("device.attributes['gpu.nvidia.com'].index == {index}");
+        form["selectors"] = json!([{"cel": {"expression": expression}}]);
+        json!([{"name": "r", "exactly": form}])
+    };
+    let held: Vec<_> = (0..20).map(|index| format!("gpu-{index}")).collect();
+    let held: Vec<_> = held.iter().map(String::as_str).collect();
+    world.claim("a-0-gpu", &exactly(20, Some("A")), &allocated("n1", &held));
+    let expected = claimed(&mut world, "c-0", "c", &the_one(39));
+    world.pod(&expected.assigned("A").on("n1"));
+    let claim = json!({
+        "requests": exactly(20, Some("A")),
+        "constraints": [{"distinctAttribute": "gpu.nvidia.com/lane"}],
+    });
+    world.claim_with("b-0-gpu", &claim, &json!({}));
+    world.pod(&claiming(pod("b-0").queue("b"), "b-0-gpu").pinned_to("n1"));
+    assert_eq!(victims(&mut world), ["a-0"]);
+    let other = claimed(&mut world, "c-1", "c", &the_one(20));
+    world.pod(&other.pinned_to("n1"));
+    assert_eq!(world.admit_names(), ["c-1"]);
+}
+
 /// Who lacks quota alone, which a pod of its own takes its time to give back, keeps no device of another node from others.
 #[test]
 fn a_queue_that_deserves_one_device_keeps_no_second_one_from_others() {
