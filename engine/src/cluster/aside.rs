@@ -9,10 +9,12 @@ use jiff::Timestamp;
 use super::Cluster;
 use super::pod::Stage;
 use super::waiting::Shape;
+use crate::alternative::Alternative;
 use crate::amounts::{Amounts, Dimension, Totals};
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::metering::Charge;
 use crate::names::ResourceId;
+use crate::policies::mgpu::CardLists;
 use crate::steps::Steps;
 
 /// What is set aside for one waiting pod.
@@ -23,6 +25,8 @@ pub struct SetAside {
     pub(crate) looked_for: QueueId,
     /// What tells who may have it.
     pub(crate) shape: Arc<Shape>,
+    /// The cards that it is charged for.
+    alternative: Option<Alternative>,
     /// Of its queue and those above.
     pub(super) charge: Charge,
     /// Of the node that it is expected on.
@@ -38,6 +42,8 @@ pub(super) struct RoomAside {
     pub(super) node: Arc<str>,
     /// What the pod requests.
     request: Arc<Amounts>,
+    /// The cards of its containers, of those that it shares.
+    gpus: Option<CardLists>,
     /// What others have to leave to it: of shares of cards all that there are, as it may be free on one card alone, unless there is room already.
     kept: Amounts,
     /// Whether the devices that it claims are kept from others as well: whoever claims them in so many ways that it can't be said whether there
@@ -107,8 +113,23 @@ impl SetAside {
     }
 
     /// The node that it is expected on.
-    pub(super) fn node(&self) -> Option<&Arc<str>> {
+    pub(crate) fn node(&self) -> Option<&Arc<str>> {
         self.room.as_ref().map(|room| &room.node)
+    }
+
+    /// The cards that it is charged for.
+    pub(crate) fn alternative(&self) -> Option<&Alternative> {
+        self.alternative.as_ref()
+    }
+
+    /// The cards of its containers on that node, of those that it shares.
+    pub(crate) fn gpus(&self) -> Option<CardLists> {
+        self.room.as_ref()?.gpus.clone()
+    }
+
+    /// Whether others were evicted for it.
+    pub(crate) fn is_by_eviction(&self) -> bool {
+        self.is_by_eviction
     }
 
     /// Whether pods of this shape may have it in their turn: those like the one that it is for, those of its group, and those that stand before
@@ -172,6 +193,7 @@ impl Cluster {
             Some(RoomAside {
                 node: Arc::clone(&node.name),
                 request: Arc::clone(pod.request()),
+                gpus: pod.gpus.clone(),
                 kept: kept.collect(),
                 keeps_devices: self.is_device_room_known(&pod.task, pod.assigned.as_ref(), node, steps),
             })
@@ -180,6 +202,7 @@ impl Cluster {
             uid: Arc::clone(&pod.uid),
             looked_for,
             shape: Arc::clone(&pod.waits.as_ref()?.shape),
+            alternative: pod.assigned.clone(),
             charge: pod.charge.clone()?,
             room: pod.room.and_then(on_node),
             is_by_eviction: false,
@@ -240,6 +263,13 @@ impl Cluster {
     pub(crate) fn set_aside(&self, but: Option<QueueId>) -> Vec<SetAside> {
         let others = self.reclaims.asides().filter(|aside| Some(aside.looked_for) != but);
         others.filter(|aside| self.still_waits(aside)).cloned().collect()
+    }
+
+    /// What the last look at a queue has set aside, by the pods that it is for.
+    pub(crate) fn asides_of(&self, queue: QueueId) -> BTreeMap<PodId, SetAside> {
+        let own = self.reclaims.asides().filter(|aside| aside.looked_for == queue);
+        own.filter_map(|aside| Some((self.pod_with_uid(&aside.uid)?, aside.clone())))
+            .collect()
     }
 
     /// What is still on its way out, of what it is to come from.

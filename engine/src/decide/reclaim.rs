@@ -6,6 +6,7 @@
 
 mod aside;
 mod candidacy;
+mod cut_short;
 mod draw;
 mod kinds;
 mod needs;
@@ -25,7 +26,7 @@ use jiff::Timestamp;
 use super::effort::Effort;
 use super::line::{InLine, alternatives_of};
 use super::mgpu::WithoutSome;
-use super::{Grant, enqueue, trail_pod, verdict};
+use super::{Grant, enqueue, verdict};
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
@@ -143,10 +144,7 @@ fn look_at(
     now: Timestamp,
     trail: &dyn Trail,
 ) -> (Vec<Eviction>, u64) {
-    let mut sets = waiting_sets(cluster, queue);
-    // Those for whom no steps were left come first now, or they never would.
-    let (all, begun) = (sets.len(), cluster.sets_looked_at(queue).min(sets.len()));
-    sets.rotate_left(begun);
+    let sets = waiting_sets(cluster, queue);
     let expected_nothing = cluster.expects_nothing(queue);
     let in_sets = sets.iter().flat_map(|set| match set {
         Set::OneByOne(_, pods) => pods.clone(),
@@ -176,26 +174,7 @@ fn look_at(
         effort: Effort::of_gang(),
         before,
     };
-    let mut looked_at = 0;
-    for set in sets {
-        if look.assumed.len() >= PODS_PER_LOOK || look.effort.is_spent() {
-            break;
-        }
-        looked_at += 1;
-        trail_pod(cluster, set.first(), queue, trail);
-        match set {
-            Set::OneByOne(shape, pods) => {
-                for pod in pods {
-                    // Without steps nobody is found who could be spared.
-                    let is_over = look.assumed.len() >= PODS_PER_LOOK || look.effort.is_spent();
-                    if is_over || !look.make_room(cluster, &shape, pod) {
-                        break;
-                    }
-                }
-            }
-            Set::Together(id, pods) => look.make_room_for_all(cluster, id, &pods),
-        }
-    }
+    let next = look.look_at_sets(cluster, queue, &sets, trail);
     let assumed = look.assumed.iter();
     let is_share = |dimension| is_share(cluster, dimension);
     let asides = assumed.filter_map(|assumed| cluster.to_set_aside(assumed.pod, queue, is_share, look.effort.common()));
@@ -226,9 +205,8 @@ fn look_at(
         cluster.begin_evictions(queue, &look.taken, now);
     }
     cluster.looked_at(queue, expected, now);
-    let is_cut_short = look.effort.is_spent() && begun + looked_at < all;
-    cluster.note_sets_looked_at(queue, if is_cut_short { begun + looked_at } else { 0 });
-    let is_quiet = !is_cut_short && leaving.is_empty() && aside.is_empty() && look.taken.is_empty();
+    cluster.note_sets_looked_at(queue, next);
+    let is_quiet = next == 0 && leaving.is_empty() && aside.is_empty() && look.taken.is_empty();
     if is_quiet && expected_nothing && cluster.expects_nothing(queue) {
         cluster.looked_in_vain(queue, &look.before, now);
     }
@@ -337,8 +315,8 @@ impl Look {
     }
 
     /// The same for all pods of a gang, or for none of them. What is taken back for it is taken back together. One that takes more steps than
-    /// there are is given up here as in its own turn.
-    fn make_room_for_all(&mut self, cluster: &mut Cluster, id: WorkloadId, pods: &[InLine]) {
+    /// there are is given up here as in its own turn. Whether all of them get in.
+    fn make_room_for_all(&mut self, cluster: &mut Cluster, id: WorkloadId, pods: &[InLine]) -> bool {
         let (taken, assumed, evictions) = (self.taken.len(), self.assumed.len(), self.evictions.len());
         let is_made = |look: &mut Self, cluster: &mut Cluster| {
             pods.iter()
@@ -357,7 +335,7 @@ impl Look {
                 self.evictions.push(first);
             }
             self.groups.insert(id);
-            return;
+            return true;
         }
         self.forget_assumptions(cluster, assumed);
         let back: Vec<_> = self.taken.drain(taken..).collect();
@@ -365,6 +343,7 @@ impl Look {
         // What was found out about its pods may rest on what was assumed.
         self.pools.turn_back(self.stands_at(), &self.taken);
         self.evictions.truncate(evictions);
+        false
     }
 
     /// How many are taken back and let in by now.

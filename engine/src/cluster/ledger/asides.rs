@@ -121,7 +121,7 @@ impl Cluster {
     }
 
     /// Whether its queue and those above have room for what is set aside for a pod, as things are counted.
-    fn has_quota_for(&self, aside: &SetAside) -> bool {
+    pub(crate) fn has_quota_for(&self, aside: &SetAside) -> bool {
         let mut charge = aside.charge.amounts.iter();
         charge.all(|(dimension, amount)| self.room(aside.shape.queue, dimension, amount).is_ok())
     }

@@ -1,6 +1,7 @@
 //! The capacity documents, decided on whole clusters.
 
 mod arguments;
+mod cut_short;
 mod dimensions;
 mod forgone;
 mod guarantees;

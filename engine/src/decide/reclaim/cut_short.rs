@@ -1,0 +1,155 @@
+//! Looks that are cut short by their steps: the next one goes on where they ended, and for whom none were left keeps what was set aside for him.
+//! Nobody has seen that he is entitled to less by now, and whoever was evicted for him would have gone in vain.
+
+use std::collections::BTreeMap;
+
+use super::sets::Set;
+use super::{Grant, Look, PODS_PER_LOOK, is_entitled};
+use crate::cluster::Cluster;
+use crate::cluster::aside::SetAside;
+use crate::cluster::waiting::Shape;
+use crate::decide::{fit, trail_pod};
+use crate::ids::{NodeId, PodId, QueueId};
+use crate::trail::Trail;
+
+/// What a look before has set aside, by the pods that it is for.
+type Earlier = BTreeMap<PodId, SetAside>;
+
+/// Pods of a set for whom no steps were left: all from this one on.
+type Left<'a> = (&'a Set, usize);
+
+impl Look {
+    /// Looks at all that waits in a queue, from where the last look at it ended. Returns behind how many of that the next one begins: none
+    /// where all were looked at.
+    pub(super) fn look_at_sets(
+        &mut self,
+        cluster: &mut Cluster,
+        queue: QueueId,
+        sets: &[Set],
+        trail: &dyn Trail,
+    ) -> usize {
+        let earlier = cluster.asides_of(queue);
+        let begun = Some(cluster.sets_looked_at(queue)).filter(|begun| *begun < sets.len());
+        let begun = begun.unwrap_or(0);
+        // Those for whom no steps were left come first now, or they never would; and get nothing of what is for those that go before them.
+        let (before, behind) = sets.split_at(begun);
+        self.keep_for(cluster, &earlier, before.iter().map(|set| (set, 0)));
+        let (kept, groups) = (self.assumed.len(), self.groups.clone());
+        let mut left = Vec::new();
+        let mut next = None;
+        for (index, set) in behind.iter().chain(before).enumerate() {
+            if index == behind.len() && kept > 0 && !self.effort.is_spent() {
+                self.forget_first(cluster, kept);
+                self.groups.retain(|group| !groups.contains(group));
+            }
+            let left_from = if self.effort.is_spent() {
+                Some(0)
+            } else if self.assumed.len() >= PODS_PER_LOOK {
+                None
+            } else {
+                trail_pod(cluster, set.first(), queue, trail);
+                self.look_at_set(cluster, set, index == 0)
+            };
+            if let Some(from) = left_from {
+                left.push((set, from));
+                // One that has had all steps is not looked at for ever.
+                next = next.or(Some(begun + index.max(1)));
+            }
+        }
+        self.keep_for(cluster, &earlier, left.into_iter());
+        next.filter(|next| *next < sets.len()).unwrap_or(0)
+    }
+
+    /// From which of its pods on steps were left for none of them, where the last of them did not suffice. Those that had all steps of a look are given up.
+    fn look_at_set(&mut self, cluster: &mut Cluster, set: &Set, has_all_steps: bool) -> Option<usize> {
+        match set {
+            Set::OneByOne(shape, pods) => {
+                for (index, pod) in pods.iter().enumerate() {
+                    // Without steps nobody is found who could be spared.
+                    if self.effort.is_spent() {
+                        return Some(index);
+                    }
+                    if self.assumed.len() >= PODS_PER_LOOK {
+                        return None;
+                    }
+                    if !self.make_room(cluster, shape, *pod) {
+                        let is_given_up = has_all_steps && index == 0;
+                        return (self.effort.is_spent() && !is_given_up).then_some(index);
+                    }
+                }
+                None
+            }
+            Set::Together(id, pods) => {
+                let is_made = self.make_room_for_all(cluster, *id, pods);
+                (!is_made && self.effort.is_spent() && !has_all_steps).then_some(0)
+            }
+        }
+    }
+
+    /// Counts these pods as let in where they were expected before, as far as there still is room.
+    fn keep_for<'s>(&mut self, cluster: &mut Cluster, earlier: &Earlier, left: impl Iterator<Item = Left<'s>>) {
+        if earlier.is_empty() {
+            return;
+        }
+        for (set, from) in left {
+            match set {
+                Set::OneByOne(shape, pods) => {
+                    for pod in &pods[from..] {
+                        if self.assumed.len() < PODS_PER_LOOK {
+                            self.assume_again(cluster, earlier, *pod, shape);
+                        }
+                    }
+                }
+                Set::Together(id, pods) => {
+                    let assumed = self.assumed.len();
+                    let mut pods = pods.iter();
+                    if assumed < PODS_PER_LOOK
+                        && pods.all(|(pod, shape)| self.assume_again(cluster, earlier, *pod, shape))
+                    {
+                        self.groups.insert(*id);
+                    } else {
+                        self.forget_assumptions(cluster, assumed);
+                    }
+                }
+            }
+        }
+    }
+
+    fn assume_again(&mut self, cluster: &mut Cluster, earlier: &Earlier, id: PodId, shape: &Shape) -> bool {
+        let Some(aside) = earlier.get(&id).filter(|aside| cluster.still_waits(aside)) else {
+            return false;
+        };
+        let alternative = aside.alternative();
+        let something_gives_way = aside.is_by_eviction() || self.is_leaving || !self.taken.is_empty();
+        if !something_gives_way || !cluster.has_quota_for(aside) || !is_entitled(cluster, shape, id, alternative) {
+            return false;
+        }
+        let node = match aside.node() {
+            Some(name) => {
+                self.effort.look_at_node(shape);
+                let takes =
+                    |node: &NodeId| fit::ask(cluster, shape, alternative, cluster.node(*node)) == fit::Answer::Takes;
+                let node = cluster.node_named(name).filter(takes);
+                if node.is_none() {
+                    return false;
+                }
+                node
+            }
+            None => None,
+        };
+        let grant = Grant {
+            gpus: aside.gpus(),
+            ..Grant::of(alternative, node)
+        };
+        self.assume(cluster, id, grant)
+    }
+
+    /// Counts the first so many as waiting again, whose turn it is.
+    fn forget_first(&mut self, cluster: &mut Cluster, count: usize) {
+        for assumed in self.assumed.drain(..count).rev() {
+            cluster.no_longer_assume(assumed);
+        }
+        // What was found out about others may rest on what was assumed.
+        self.pools.close();
+    }
+}
