@@ -1,6 +1,7 @@
 //! What pods hold of queues and nodes: counted in and out here alone, since nobody else holds the [`Pen`].
 
 mod asides;
+mod forgone;
 mod pods;
 mod rooms;
 mod upwards;

@@ -195,7 +195,8 @@ fn look_at(
     cluster.put_back(&leaving);
     cluster.mark_those_evicted_for(&mut expected.asides, &look.evicted_for);
     keep_shares_as_requested(cluster, &mut expected.asides, &look.effort);
-    cluster.forgo_room(&mut expected.asides, &expected.groups, &leaving_or_taken);
+    let cost = cluster.forgo_room(&mut expected.asides, &expected.groups, &leaving_or_taken);
+    look.effort.spend(cost);
     expected.claim = cluster.claim_of(queue, &expected.asides);
     cluster.end_looking_ahead();
     cluster.set_cursors(&cursors);

@@ -8,7 +8,7 @@ use crate::amounts::{Amounts, Dimension, Totals};
 use crate::cluster::Cluster;
 use crate::cluster::aside::{Awaited, GivenBack, OfNode, RoomAside, SetAside};
 use crate::cluster::below::Below;
-use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
+use crate::ids::{NodeId, QueueId};
 
 /// What counts as taken though nobody has it: of queues, where none is the cluster, and of nodes.
 #[derive(Debug, Default)]
@@ -56,68 +56,6 @@ impl Cluster {
         };
         self.nodes[node].books(PEN).set_aside(room.held(false), sign);
         self.count_request_without_gpu(node, aside.shape.task.first_request(), false, sign);
-    }
-
-    /// Whoever waits for what comes free anyway, as nobody was evicted for it, keeps room from others only where that is within its quota, beside all that
-    /// its queue still has but for what is given back on the same nodes: who lacks quota alone would keep a second card from others for as long as
-    /// a pod of its own takes to end. Those of these groups keep theirs together, or none of them does.
-    pub(crate) fn forgo_room(&mut self, asides: &mut [SetAside], groups: &BTreeSet<WorkloadId>, leaving: &[PodId]) {
-        let leaving = leaving.iter().filter_map(|id| {
-            let pod = self.pod(*id)?;
-            Some((pod.room?, pod.queue?, pod.charge.as_ref()?.amounts.clone()))
-        });
-        let leaving: Vec<_> = leaving.collect();
-        let queues = leaving.iter().map(|(_, queue, _)| *queue);
-        let queues: BTreeSet<_> = queues.chain(asides.iter().map(|aside| aside.shape.queue)).collect();
-        let are_together = |one: &SetAside, next: &SetAside| {
-            one.shape.group == next.shape.group && one.shape.group.is_some_and(|group| groups.contains(&group))
-        };
-        self.without_waking(queues, |cluster| {
-            let (mut counted, mut gone) = (Vec::new(), BTreeSet::new());
-            for together in asides.chunk_by_mut(are_together) {
-                let nodes = together.iter().filter_map(|aside| cluster.room_of(aside));
-                let nodes: BTreeSet<_> = nodes.map(|(node, _)| node).collect();
-                let given =
-                    |(index, (node, ..)): &(usize, &(NodeId, _, _))| nodes.contains(node) && !gone.contains(index);
-                let given: Vec<_> = leaving
-                    .iter()
-                    .enumerate()
-                    .filter(given)
-                    .map(|(index, _)| index)
-                    .collect();
-                let give = |cluster: &mut Self, sign: i128| {
-                    for (_, queue, charge) in given.iter().map(|index| &leaving[*index]) {
-                        cluster.charge_amounts(*queue, charge, -sign);
-                    }
-                };
-                give(cluster, 1);
-                let mut is_kept = true;
-                for aside in &*together {
-                    is_kept &= cluster.has_quota_for(aside);
-                    cluster.charge_aside(aside, 1);
-                }
-                if is_kept || together.iter().any(|aside| aside.is_by_eviction) {
-                    gone.extend(given);
-                    counted.extend(
-                        together
-                            .iter()
-                            .map(|aside| (aside.shape.queue, aside.charge.amounts.clone())),
-                    );
-                    continue;
-                }
-                give(cluster, -1);
-                for aside in together {
-                    cluster.charge_aside(aside, -1);
-                    aside.room = None;
-                }
-            }
-            for (queue, charge) in &counted {
-                cluster.charge_amounts(*queue, charge, -1);
-            }
-            for (_, queue, charge) in gone.iter().map(|index| &leaving[*index]) {
-                cluster.charge_amounts(*queue, charge, 1);
-            }
-        });
     }
 
     /// Whether its queue and those above have room for what is set aside for a pod, as things are counted.
@@ -283,14 +221,10 @@ impl Cluster {
         }
     }
 
-    fn charge_aside(&mut self, aside: &SetAside, sign: i128) {
-        self.charge_amounts(aside.shape.queue, &aside.charge.amounts, sign);
-    }
-
-    fn charge_amounts(&mut self, queue: QueueId, amounts: &Amounts, sign: i128) {
-        let amounts = amounts.iter();
+    pub(super) fn charge_aside(&mut self, aside: &SetAside, sign: i128) {
+        let amounts = aside.charge.amounts.iter();
         let amounts = amounts.map(|(dimension, amount)| (dimension, sign * i128::from(amount)));
-        self.change_allocated(queue, amounts);
+        self.change_allocated(aside.shape.queue, amounts);
     }
 
     fn sums(&self, level: Option<QueueId>) -> [Totals; 3] {
@@ -304,13 +238,13 @@ impl Cluster {
         [own, below.allocated.clone(), below.held.clone()]
     }
 
-    fn room_of<'a>(&self, aside: &'a SetAside) -> Option<(NodeId, &'a RoomAside)> {
+    pub(super) fn room_of<'a>(&self, aside: &'a SetAside) -> Option<(NodeId, &'a RoomAside)> {
         let room = aside.room.as_ref()?;
         Some((self.nodes.id(&room.node)?, room))
     }
 
     /// Changes sums of these queues and those above, which are only tried.
-    fn without_waking<R>(
+    pub(super) fn without_waking<R>(
         &mut self,
         queues: impl IntoIterator<Item = QueueId>,
         change: impl FnOnce(&mut Self) -> R,

@@ -220,3 +220,72 @@ fn a_gang_over_two_nodes_gets_what_is_free_and_what_is_given_back() {
     }
     assert_eq!(taken, 0, "that often others took what it waits for");
 }
+
+/// Two cards are given back on the first node, where one is waited for: the other one is no card of the second node.
+#[test]
+fn what_is_given_back_beyond_what_is_waited_for_there_keeps_no_card_of_another_node() {
+    let mut world = World::with(capacity(RECLAIM, ""));
+    for (name, cards) in [("n1", 2), ("n2", 1)] {
+        world.node(&node(name).cards("A", cards));
+    }
+    for (name, cards) in [("evil", 2), ("good", 1)] {
+        let cards = format!(r#"{{"A": {cards}}}"#);
+        world.queue(&bare_queue(name).deserved_cards(&cards).quota(&cards));
+    }
+    let leaves = pod("e-0").queue("evil").asks("A", 2).assigned("A").on("n1");
+    world.pod(&leaves);
+    world.pod(&leaves.deleted(LONG));
+    for on in ["n1", "n2"] {
+        world.pod(&pod(&format!("e-{on}")).queue("evil").asks("A", 1).pinned_to(on));
+    }
+    assert_eq!(let_in(&mut world), [""; 0]);
+    world.wait(2);
+    world.pod(&pod("good-0").queue("good").asks("A", 1));
+    assert_eq!(let_in(&mut world), ["good-0"]);
+    world.pod(&pod("good-0").queue("good").asks("A", 1).assigned("A").on("n2"));
+    world.remove_pod("e-0");
+    assert_eq!(let_in(&mut world), ["e-n1"]);
+}
+
+/// Each of those that wait takes the place of a pod of a queue beside its own that ends on the same node.
+#[test]
+fn what_another_queue_gives_back_is_counted_for_those_who_take_its_place() {
+    let mut world = World::with(capacity(RECLAIM, "enableHierarchy: true"));
+    for (name, cards) in [("n1", 1), ("n2", 2), ("n3", 1)] {
+        world.node(&node(name).cards("A", cards));
+    }
+    world.queue(&bare_queue("dept").deserved_cards(r#"{"A": 3}"#).quota(r#"{"A": 3}"#));
+    for name in ["b", "c"] {
+        world.queue(&bare_queue(name).parent("dept"));
+    }
+    world.queue(&bare_queue("good").deserved_cards(r#"{"A": 1}"#).quota(r#"{"A": 1}"#));
+    for on in ["n1", "n2"] {
+        let leaves = pod(&format!("l-{on}")).queue("b").asks("A", 1).assigned("A").on(on);
+        world.pod(&leaves);
+        world.pod(&leaves.deleted(LONG));
+    }
+    world.pod(&pod("c-0").queue("c").asks("A", 1).pinned_to("n1"));
+    world.pod(&pod("c-1").queue("c").asks("A", 2).pinned_to("n2").created(1));
+    assert_eq!(let_in(&mut world), [""; 0]);
+    world.wait(2);
+    world.pod(&pod("good-0").queue("good").asks("A", 1).pinned_to("n2"));
+    assert_eq!(let_in(&mut world), [""; 0]);
+    for leaves in ["l-n1", "l-n2"] {
+        world.remove_pod(leaves);
+    }
+    assert_eq!(let_in(&mut world), ["c-0", "c-1"]);
+}
+
+#[test]
+fn to_find_out_what_is_forgone_costs_steps() {
+    let mut world = World::with(capacity(RECLAIM, ""));
+    world.node(&node("n1").cards("A", 32));
+    world.queue(&bare_queue("a").deserved_cards(r#"{"A": 32}"#).quota(r#"{"A": 32}"#));
+    let leaves = pod("leaves").queue("a").asks("A", 32).assigned("A").on("n1");
+    world.pod(&leaves);
+    world.pod(&leaves.deleted(LONG));
+    world.pods((0..32).map(|index| pod(&format!("a-{index}")).queue("a").asks("A", 1)));
+    let round = world.round();
+    assert_eq!(round.actions, []);
+    assert!(round.steps >= 32 * 128, "{} steps", round.steps);
+}

@@ -1,0 +1,159 @@
+//! Room on nodes that whoever waits for what comes free anyway does not keep from others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::amounts::Totals;
+use crate::cluster::Cluster;
+use crate::cluster::aside::SetAside;
+use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
+
+/// What it costs to try whether quotas suffice for what is set aside for one pod.
+const STEPS_OF_QUOTA: usize = 128;
+
+/// What counts by queues.
+type ByQueue = BTreeMap<QueueId, Totals>;
+
+/// A node of which something is set aside.
+#[derive(Default)]
+struct OfNode {
+    /// What is given back there.
+    given: ByQueue,
+    /// What those are charged who keep room there.
+    kept: ByQueue,
+    /// What of it counts as given back at the moment.
+    open: ByQueue,
+}
+
+impl OfNode {
+    /// What is given back to those who keep room there: what others give than their own queues goes to whoever gets less by these.
+    fn goes_to_kept(&self) -> ByQueue {
+        let (mut goes, mut lacking) = (ByQueue::new(), Totals::default());
+        for (queue, kept) in &self.kept {
+            let given = self.given.get(queue);
+            for (dimension, amount) in kept.iter() {
+                let own = given.map_or(0, |given| given.get(dimension)).min(amount);
+                goes.entry(*queue).or_default().add(dimension, own);
+                lacking.add(dimension, amount - own);
+            }
+        }
+        for (queue, given) in &self.given {
+            let goes = goes.entry(*queue).or_default();
+            for (dimension, amount) in given.iter() {
+                let more = (amount - goes.get(dimension)).min(lacking.get(dimension));
+                goes.add(dimension, more);
+                lacking.add(dimension, -more);
+            }
+        }
+        goes
+    }
+}
+
+impl Cluster {
+    /// Whoever waits for what comes free anyway, as nobody was evicted for it, keeps room from others only where that is within its quota, beside all that
+    /// its queue still has but for what is given back on the same nodes: who lacks quota alone would keep a second card from others for as long as
+    /// a pod of its own takes to end. What is given back there beyond what is kept there is nobody's on another node. Those of these groups keep
+    /// theirs together, or none of them does. Returns what it costs to find out, in steps.
+    pub(crate) fn forgo_room(
+        &mut self,
+        asides: &mut [SetAside],
+        groups: &BTreeSet<WorkloadId>,
+        leaving: &[PodId],
+    ) -> usize {
+        if !asides.iter().any(|aside| !aside.is_by_eviction && aside.room.is_some()) {
+            return 0;
+        }
+        let nodes = asides.iter().filter_map(|aside| self.room_of(aside));
+        let mut nodes: BTreeMap<_, _> = nodes.map(|(node, _)| (node, OfNode::default())).collect();
+        for pod in leaving.iter().filter_map(|id| self.pod(*id)) {
+            let node = pod.room.and_then(|node| nodes.get_mut(&node));
+            if let (Some(node), Some(queue), Some(charge)) = (node, pod.queue, &pod.charge) {
+                node.given.entry(queue).or_default().add_all(&charge.amounts);
+            }
+        }
+        let queues = nodes.values().flat_map(|node| node.given.keys().copied());
+        let queues: BTreeSet<_> = queues.chain(asides.iter().map(|aside| aside.shape.queue)).collect();
+        self.without_waking(queues, |cluster| {
+            let mut counted = Vec::new();
+            for together in in_groups(asides, groups) {
+                if cluster.is_within_quota(asides, &together, &mut nodes) {
+                    counted.extend(together);
+                } else {
+                    together.into_iter().for_each(|index| asides[index].room = None);
+                }
+            }
+            counted
+                .into_iter()
+                .for_each(|index| cluster.charge_aside(&asides[index], -1));
+            nodes.values_mut().for_each(|node| cluster.give(node, ByQueue::new()));
+        });
+        leaving
+            .len()
+            .saturating_add(STEPS_OF_QUOTA.saturating_mul(asides.len()))
+    }
+
+    /// Whether these are within their quotas, or others were evicted for them: they are counted then.
+    fn is_within_quota(
+        &mut self,
+        asides: &[SetAside],
+        together: &[usize],
+        nodes: &mut BTreeMap<NodeId, OfNode>,
+    ) -> bool {
+        let together = || together.iter().map(|index| &asides[*index]);
+        let on: BTreeSet<_> = together().filter_map(|aside| Some(self.room_of(aside)?.0)).collect();
+        for id in &on {
+            if let Some(node) = nodes.get_mut(id) {
+                let given = node.given.clone();
+                self.give(node, given);
+            }
+        }
+        let mut is_kept = true;
+        for aside in together() {
+            is_kept &= self.has_quota_for(aside);
+            self.charge_aside(aside, 1);
+        }
+        is_kept |= together().any(|aside| aside.is_by_eviction);
+        for aside in together() {
+            let node = self.room_of(aside).and_then(|(node, _)| nodes.get_mut(&node));
+            match node {
+                _ if !is_kept => self.charge_aside(aside, -1),
+                Some(node) => {
+                    let kept = node.kept.entry(aside.shape.queue).or_default();
+                    kept.add_all(&aside.charge.amounts);
+                }
+                None => {}
+            }
+        }
+        for id in &on {
+            if let Some(node) = nodes.get_mut(id) {
+                let given = node.goes_to_kept();
+                self.give(node, given);
+            }
+        }
+        is_kept
+    }
+
+    /// Counts so much as given back on a node, and no more of it.
+    fn give(&mut self, node: &mut OfNode, given: ByQueue) {
+        let before = std::mem::replace(&mut node.open, given);
+        for (queue, before) in before {
+            self.change_allocated(queue, before.iter());
+        }
+        for (queue, now) in &node.open {
+            self.change_allocated(*queue, now.iter().map(|(dimension, amount)| (dimension, -amount)));
+        }
+    }
+}
+
+/// The places of what is set aside for each pod of its own, and of what is for all pods of one of these groups, in their order.
+fn in_groups(asides: &[SetAside], groups: &BTreeSet<WorkloadId>) -> Vec<Vec<usize>> {
+    let (mut all, mut by_group) = (Vec::<Vec<_>>::new(), BTreeMap::new());
+    for (index, aside) in asides.iter().enumerate() {
+        let group = aside.shape.group.filter(|group| groups.contains(group));
+        let place = group.map_or(all.len(), |group| *by_group.entry(group).or_insert(all.len()));
+        match all.get_mut(place) {
+            Some(together) => together.push(index),
+            None => all.push(vec![index]),
+        }
+    }
+    all
+}
