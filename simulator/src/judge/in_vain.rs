@@ -66,7 +66,10 @@ impl InVain {
         let Some(before) = write.before.as_ref().map(|pod| Pod::read(&write.key, pod)) else {
             return;
         };
-        let ends = write.after.as_ref().is_none_or(|pod| Pod::read(&write.key, pod).is_over);
+        let ends = write
+            .after
+            .as_ref()
+            .is_none_or(|pod| Pod::read(&write.key, pod).is_over);
         let (Some(node), Some(card)) = (&before.node, before.assigned()) else {
             return;
         };
