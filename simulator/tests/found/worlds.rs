@@ -253,7 +253,7 @@ pub const KEYS: [Found; 1] = [(
 )];
 
 /// Worlds with all that, and with a clock that runs ahead and is set back.
-pub const SET_BACK: [Found; 10] = [
+pub const SET_BACK: [Found; 12] = [
     (
         130_039,
         200,
@@ -323,6 +323,20 @@ pub const SET_BACK: [Found; 10] = [
         4,
         true,
         "who waits was told anew of each eviction that was refused at once",
+    ),
+    (
+        640_197,
+        200,
+        4,
+        true,
+        "the judge missed room that goes along with a pod whose node has its card no more",
+    ),
+    (
+        660_356,
+        200,
+        4,
+        true,
+        "a gang was looked at anew for who can't be taken back of it, and the others gave what they have twice",
     ),
 ];
 

@@ -354,6 +354,10 @@ impl Victims {
         };
         let mut pods: Vec<_> = workload.members().filter(is_one).collect();
         pods.sort_unstable();
+        // Once for all of them, also for those that are no candidates: the others would be candidates anew with each of these.
+        for pod in &pods {
+            self.ways.entry(*pod).or_default();
+        }
         let in_queue = pods.len();
         let members = pods.into_iter();
         let members: Vec<_> = members.filter_map(|id| self.candidacy(cluster, queue, id)).collect();

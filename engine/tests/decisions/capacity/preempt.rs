@@ -131,6 +131,26 @@ fn a_gang_of_several_priorities_does_not_stand_back_for_itself() {
     assert_eq!(world.admit_names(), ["other"]);
 }
 
+/// Found by the simulator (seed 660356): the gang was looked at anew with each pod that can't be taken back of it, and who can was there twice.
+#[test]
+fn who_is_of_a_gang_beside_others_that_stay_gives_what_it_has_once() {
+    let mut world = World::with(capacity(PREEMPT, BORROW));
+    world.node(&node("n1").cards("A", 3));
+    world.queue(&plain("a").quota(r#"{"A": 3}"#).deserved_cards(r#"{"A": 3}"#));
+    world.group(&group("g", 2).queue("a"));
+    let running = |name: &str| pod(name).of("g").queue("a").asks("A", 1).assigned("A").on("n1");
+    world.pod(&running("g-stays").priority(100));
+    world.pod(&running("g-goes").priority(0));
+    world.pod(&running("g-stays-too").priority(100));
+    world.pod(&pod("two").queue("a").asks("A", 2).priority(50));
+    world.wait(5);
+    assert_eq!(victims(&mut world), [""; 0]);
+    world.remove_pod("two");
+    world.pod(&pod("one").queue("a").asks("A", 1).priority(50));
+    world.wait(5);
+    assert_eq!(victims(&mut world), ["g-goes"]);
+}
+
 /// Nodes take turns, and one of them has room for it at once: it is expected on the same one however often it is looked for.
 #[test]
 fn who_waits_is_told_the_same_while_those_that_were_evicted_for_others_are_on_their_way_out() {
