@@ -143,13 +143,21 @@ impl Cluster {
         if aside.is_empty() {
             return true;
         }
-        others.extend(aside.into_iter().filter_map(|id| self.pod(id)));
+        let aside: Vec<_> = aside.into_iter().filter_map(|id| self.pod(id)).collect();
+        others.extend(&aside);
         freed.extend(self.claims_about_to_end(node, |id| self.claimed.aside.leaving.contains(&id)));
         if !suffice(&freed, others) {
             return false;
         }
-        // Where no steps are left to say so, those who could be searched alone stand in nobody's way who could be, too.
-        !steps.are_spent() || self.is_device_room_known(task, alternative, node, steps)
+        if !steps.are_spent() {
+            return true;
+        }
+        // Where no steps are left to say so, those who could be searched alone stand in nobody's way who could be, too: unless they are beside
+        // each other what there is no room for, whoever else is expected there.
+        let own = Steps::new(STEPS_TO_KNOW);
+        let suffice_beside_aside = self.suffice_beside(node, aside, &asked, &freed, &own);
+        steps.spend(STEPS_TO_KNOW - own.left());
+        suffice_beside_aside && self.is_device_room_known(task, alternative, node, steps)
     }
 
     /// Whether the devices of a node suffice for what is asked for beside others.
