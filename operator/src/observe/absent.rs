@@ -40,7 +40,7 @@ pub(super) struct Absence {
     was_listed: bool,
     /// Since when each API server that was asked has not known it.
     unknown_since: Option<Instant>,
-    /// Whether it was said that it may not be read.
+    /// Whether it was said that it may not be read, or is not known.
     is_told: bool,
 }
 
@@ -65,7 +65,7 @@ impl Absence {
         self.was_listed = true;
         self.unknown_since = None;
         if std::mem::take(&mut self.is_told) {
-            tracing::info!(kind = self.kind.plural(), "may be listed again");
+            tracing::info!(kind = self.kind.plural(), "listed again");
         }
     }
 
@@ -97,6 +97,20 @@ impl Absence {
         }
         self.was_listed = false;
         Meaning::NotThere
+    }
+
+    /// What is to be said of a kind that an API server does not know and another one did: once, until it is listed.
+    pub(super) fn take_warning_of_unknown(&mut self) -> Option<String> {
+        if std::mem::replace(&mut self.is_told, true) {
+            return None;
+        }
+        Some(format!(
+            "an API server does not know {} any more, as while a control plane is renewed or taken back: what is known of them stays as it \
+             was until one lists them again, or for {} minutes. Whoever waits for new ones waits until then; see that all API servers are of \
+             one version",
+            self.kind.plural(),
+            GONE_AFTER.as_secs() / 60
+        ))
     }
 
     /// What is to be said of a kind that may not be read: once, until it may.

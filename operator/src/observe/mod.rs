@@ -275,7 +275,13 @@ async fn watch<K>(
             Err(error) => match absence.meaning_of(&error) {
                 // What is created before the next try is seen by it.
                 Meaning::NotThere => Observation::NotInstalled(kind),
-                Meaning::AsBefore => continue,
+                Meaning::AsBefore => {
+                    ears.metrics.watch_error(&error);
+                    if let Some(warning) = absence.take_warning_of_unknown() {
+                        tracing::warn!(kind = kind.plural(), error = plain(&error), "{warning}");
+                    }
+                    continue;
+                }
                 Meaning::ListAnew => {
                     sleep(LISTED_AGAIN).await;
                     stream = begin();

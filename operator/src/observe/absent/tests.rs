@@ -167,6 +167,20 @@ fn that_a_kind_may_not_be_listed_is_said_once_until_it_may_be() {
     assert_eq!(absence.take_warning(), None);
 }
 
+#[test]
+fn that_an_api_server_does_not_know_a_kind_any_more_is_said_once_until_it_is_listed() {
+    let mut absence = Absence::of(Kind::ResourceClaim);
+    for _ in 0..2 {
+        absence.is_there();
+        assert_eq!(absence.meaning_of(&refused(404)), Meaning::AsBefore);
+        let warning = absence.take_warning_of_unknown().unwrap();
+        for said in ["resourceclaims", "stays as it was", "60 minutes"] {
+            assert!(warning.contains(said), "{warning}");
+        }
+        assert_eq!(absence.take_warning_of_unknown(), None);
+    }
+}
+
 /// Without any other kind that there is, nothing may be decided.
 #[test]
 fn no_other_kind_is_done_without_that_may_not_be_listed() {
