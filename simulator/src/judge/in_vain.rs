@@ -79,7 +79,13 @@ impl InVain {
         let mut nodes = stored.now.get(&NODES).into_iter().flatten();
         let object = nodes.find_map(|(key, object)| (key.name == *node).then_some(object));
         if object.is_none_or(|object| Node::read(object).card(card).is_none()) {
-            self.made.clear();
+            let pods = stored.now.get(&PODS);
+            self.made.retain(|whom, _| {
+                let waits = pods.and_then(|pods| pods.get(whom)).map(|pod| Pod::read(whom, pod));
+                let names = waits.as_ref().map_or_else(Vec::new, |pod| pod.names());
+                // Of what no annotation names, it may be the one that is claimed.
+                !names.is_empty() && !names.contains(&card)
+            });
         }
     }
 
