@@ -9,6 +9,7 @@ use crds::keys::{
     ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, GROUP_NAME, MGPU_INDEX_PREFIX, QUEUE_NAME, SCORING_STRATEGY,
     TASK_SPEC,
 };
+use crds::lean::TextMap;
 use crds::managed::{is_managed, is_reachable, is_under_cross_quota};
 use crds::mgpu::MgpuRequest;
 use crds::names::as_object_name;
@@ -448,10 +449,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
     });
     let waits = waiting_condition(&pod.status);
     Reading {
-        assigned: annotations
-            .get(CARD_ASSIGNED)
-            .filter(|text| !says_none(text))
-            .map(|text| Assigned::read(text, names)),
+        assigned: assigned_of(annotations, names),
         shown_as_waiting: waits.is_some(),
         gpus,
         told: waits.and_then(|condition| Reason::from_word(condition.reason.as_deref()?)),
@@ -509,6 +507,12 @@ pub(super) fn task_spec(metadata: &Metadata<Box<str>>) -> Option<&str> {
         .get(TASK_SPEC)
         .or_else(|| metadata.annotations.get(TASK_SPEC));
     found.filter(|task| !task.is_empty() && task.len() <= TASK_NAME_LENGTH)
+}
+
+/// The cards that it was let in for, of those that are written on it.
+fn assigned_of(annotations: &TextMap<Box<str>>, names: &mut Names) -> Option<Assigned> {
+    let written = annotations.get(CARD_ASSIGNED).filter(|text| !says_none(text))?;
+    Some(Assigned::read(written, names))
 }
 
 /// The condition by which Cardgate tells a pod why it waits, or that it was let in.

@@ -17,6 +17,10 @@ use crate::refs::PodRef;
 
 /// A pod that is let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is something else that the patch depends on"
+)]
 pub struct Admission {
     /// Whom the patch lets in; it fails on any other of that name.
     pub pod: PodRef,

@@ -78,13 +78,17 @@ impl Cluster {
                 if cluster.is_within_quota(asides, &together, &mut nodes) {
                     counted.extend(together);
                 } else {
-                    together.into_iter().for_each(|index| asides[index].room = None);
+                    for index in together {
+                        asides[index].room = None;
+                    }
                 }
             }
-            counted
-                .into_iter()
-                .for_each(|index| cluster.charge_aside(&asides[index], -1));
-            nodes.values_mut().for_each(|node| cluster.give(node, ByQueue::new()));
+            for index in counted {
+                cluster.charge_aside(&asides[index], -1);
+            }
+            for node in nodes.values_mut() {
+                cluster.give(node, ByQueue::new());
+            }
         });
         leaving
             .len()
