@@ -152,12 +152,11 @@ impl Cluster {
         if !steps.are_spent() {
             return true;
         }
-        // Where no steps are left to say so, those who could be searched alone stand in nobody's way who could be, too: unless they are beside
-        // each other what there is no room for, whoever else is expected there.
+        // Where others who are expected there took all steps, it has to be found out beside those alone for whom something is set aside.
         let own = Steps::new(STEPS_TO_KNOW);
         let suffice_beside_aside = self.suffice_beside(node, aside, &asked, &freed, &own);
         steps.spend(STEPS_TO_KNOW - own.left());
-        suffice_beside_aside && self.is_device_room_known(task, alternative, node, steps)
+        suffice_beside_aside && !own.are_spent()
     }
 
     /// Whether the devices of a node suffice for what is asked for beside others.

@@ -155,7 +155,7 @@ impl Cluster {
                 self.meter_anew(workload);
             }
             self.settle(workload);
-            self.wake_by_nothing_tried(workload, version);
+            self.keep_version_of_what_is_tried(workload, version);
         }
         if let Some(group) = names_none {
             self.workloads[group].note_without_queue(id, true);
@@ -192,7 +192,7 @@ impl Cluster {
                 self.meter_anew(workload);
             }
             self.settle(workload);
-            self.wake_by_nothing_tried(workload, version);
+            self.keep_version_of_what_is_tried(workload, version);
         }
         if let Some(group) = group {
             self.workloads[group].note_without_queue(id, false);
@@ -201,7 +201,7 @@ impl Cluster {
 
     /// A workload had this version before a pod was counted in or out. While it is looked at what others could give back, that is only tried, and put
     /// back as it was: those of its pods that wait have nothing to see of it, each time that there is another look.
-    fn wake_by_nothing_tried(&mut self, id: WorkloadId, version: u64) {
+    fn keep_version_of_what_is_tried(&mut self, id: WorkloadId, version: u64) {
         if self.claimed.away.is_some() {
             self.workloads[id].set_version(version);
         }
