@@ -344,6 +344,9 @@ impl Look {
         // What was found out about its pods may rest on what was assumed.
         self.pools.turn_back(self.stands_at(), &self.taken);
         self.evictions.truncate(evictions);
+        for (pod, _) in pods {
+            self.evicted_for.remove(pod);
+        }
         false
     }
 
