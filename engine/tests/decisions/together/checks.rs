@@ -56,13 +56,13 @@ impl Run {
         (0..QUEUES).any(|child| self.parent(child) == Some(queue))
     }
 
-    /// What a pod comes to with a card.
+    /// What a pod comes to with a card. Who was let in for one counts for it, whatever is said later of those who name none.
     fn amounts(&self, pod: &Pod, card: Option<usize>) -> Amounts {
         let mut amounts = [0; DIMENSIONS];
         let is_charged = match pod.spec.ask {
             Ask::Cpu => false,
             Ask::Named(..) => true,
-            Ask::Unnamed(_) | Ask::Share(..) => self.setting.unnamed == "charge",
+            Ask::Unnamed(_) | Ask::Share(..) => self.setting.unnamed == "charge" || pod.card.is_some(),
         };
         let count = match pod.spec.ask {
             Ask::Cpu => 0,
