@@ -138,30 +138,25 @@ impl Candidacy {
     }
 }
 
-/// How a gang may be taken back: all that it has in the queue, or as many single pods as it has beyond its minimum.
+/// How a gang may be taken back: all that it has in the queue, or as many single pods as it has beyond its minimum. `shared` is the
+/// place of what it has to spare, of whichever queue.
 pub(super) fn of_gang(
     cluster: &Cluster,
     workload: &Workload,
     in_queue: usize,
     mut members: Vec<Candidacy>,
+    shared: usize,
     slack: &mut Vec<Slack>,
 ) -> (Option<Candidacy>, Vec<Candidacy>) {
-    let count = |number: usize| i128::try_from(number).unwrap_or(i128::MAX);
     let (surplus, of_tasks) = workload.surplus();
-    let place = slack.len();
-    // One place for all of its pods, and one more for those of each task.
-    let surpluses = std::iter::once(surplus).chain(of_tasks.iter().map(|(_, surplus)| *surplus));
-    let surpluses: Vec<_> = surpluses.map(count).collect();
-    slack.extend(surpluses.iter().copied().map(Slack::of_pods));
-    let beyond = |task: Option<&str>| {
-        let task = of_tasks.iter().position(|(known, _)| Some(&**known) == task);
-        [Some(place), task.map(|task| place + 1 + task)].into_iter().flatten()
-    };
+    // Either all of the queue's pods go, or some of them: what each of those takes of it, all take.
+    let own = slack.len();
+    slack.push(Slack::of_pods(count(surplus)));
     // What some of its pods keep from being evicted can't go as a whole. Those in other queues keep nobody: who has one there would
     // never give anything back.
     let whole = Candidacy::all_of(&members).filter(|_| members.len() == in_queue);
     let whole = whole.map(|mut whole| {
-        add_up(&mut whole.takes, &(place..).zip(surpluses).collect::<Vec<_>>());
+        add_up(&mut whole.takes, &[(own, count(surplus))]);
         whole
     });
     if surplus == 0 {
@@ -172,9 +167,26 @@ pub(super) fn of_gang(
             .members
             .first()
             .and_then(|one| cluster.pod(one.pod)?.task_spec.as_deref());
-        member.takes.extend(beyond(task).map(|place| (place, 1)));
+        let task = of_tasks.iter().position(|(known, _)| Some(&**known) == task);
+        let of_task = task.map(|task| (shared + 1 + task, 1));
+        member.takes.extend([(own, 1), (shared, 1)]);
+        member.takes.extend(of_task);
     }
     (whole, members)
+}
+
+/// Makes places for what a gang has to spare beyond its minimum: one for all of its pods, in whichever queues, and one more for those
+/// of each task. Returns the first.
+pub(super) fn push_surplus(workload: &Workload, slack: &mut Vec<Slack>) -> usize {
+    let (surplus, of_tasks) = workload.surplus();
+    let place = slack.len();
+    let surpluses = std::iter::once(surplus).chain(of_tasks.into_iter().map(|(_, surplus)| surplus));
+    slack.extend(surpluses.map(count).map(Slack::of_pods));
+    place
+}
+
+fn count(number: usize) -> i128 {
+    i128::try_from(number).unwrap_or(i128::MAX)
 }
 
 /// Adds amounts to those of the same key.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::Modes;
-use super::candidacy::{Candidacy, Member, Rank, of_gang};
+use super::candidacy::{Candidacy, Member, Rank, of_gang, push_surplus};
 use super::kinds::{Kept, Kinds, View};
 use super::needs::{Lack, Need};
 use super::slack::{Floors, Slack};
@@ -63,6 +63,8 @@ pub(super) struct Victims {
     ways: HashMap<PodId, Ways>,
     /// Of pods that are candidates in several ways: the place of the slack that lets each be taken in one of them.
     once: HashMap<PodId, usize>,
+    /// Of gangs: the place of the slack for what each has beyond its minimum, in all queues.
+    surplus: HashMap<WorkloadId, usize>,
     /// Those that share claims with others and can't go together with all of them.
     not_together: HashSet<PodId>,
     floors: Floors,
@@ -144,6 +146,7 @@ impl Victims {
             known: Vec::new(),
             ways: HashMap::new(),
             once: HashMap::new(),
+            surplus: HashMap::new(),
             not_together: HashSet::new(),
             floors: Floors::default(),
         }
@@ -362,7 +365,10 @@ impl Victims {
         let members = pods.into_iter();
         let members: Vec<_> = members.filter_map(|id| self.candidacy(cluster, queue, id)).collect();
         let pods: Vec<_> = members.iter().map(|member| member.members[0].pod).collect();
-        let (whole, alone) = of_gang(cluster, workload, in_queue, members, &mut self.floors.slack);
+        let slack = &mut self.floors.slack;
+        let shared = self.surplus.entry(group);
+        let shared = *shared.or_insert_with(|| push_surplus(workload, slack));
+        let (whole, alone) = of_gang(cluster, workload, in_queue, members, shared, slack);
         // Who is left of it would wait for the others to come again.
         let whole = whole.filter(|_| self.gang != Some(group)).map(|whole| {
             self.known.push(whole);

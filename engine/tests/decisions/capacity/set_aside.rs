@@ -344,6 +344,27 @@ fn a_pod_in_another_queue_keeps_no_gang_from_giving_back_what_its_queue_borrows(
     assert!(evicted.iter().all(|name| name.starts_with("a-")), "{evicted:?}");
 }
 
+/// Of the gang one pod is beyond its minimum, whichever queue it is in.
+#[test]
+fn queues_do_not_each_take_what_a_gang_has_to_spare() {
+    let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1"));
+    world.node(&node("n1").cards("A", 5));
+    for (name, deserved) in [("a", 0), ("b", 2), ("c", 0)] {
+        world.queue(&plain(name).deserved_cards(&format!(r#"{{"A": {deserved}}}"#)));
+    }
+    world.group(&group("g", 3));
+    for queue in ["a", "c"] {
+        for (index, created) in [(0, 0), (1, 9)] {
+            world.pod(&worker(queue, index).of("g").created(created).assigned("A").on("n1"));
+        }
+    }
+    world.pod(&worker("a", 2).created(1).assigned("A").on("n1"));
+    world.pod(&pod("b-0").queue("b").asks("A", 2));
+    let evicted = victims(&mut world);
+    let of_gang = evicted.iter().filter(|name| *name != "a-2").count();
+    assert_eq!((evicted.len(), of_gang), (2, 1), "{evicted:?}");
+}
+
 #[test]
 fn what_is_left_of_a_gang_takes_nothing_that_others_were_evicted_for() {
     let mut world = borrowed_by_a_gang_in_two_queues();
