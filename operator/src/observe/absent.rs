@@ -38,10 +38,14 @@ pub(super) struct Absence {
     kind: Kind,
     /// Whether it was listed.
     was_listed: bool,
-    /// Since when each API server that was asked has not known it.
-    unknown_since: Option<Instant>,
-    /// Whether it was said that it may not be read, or is not known.
-    is_told: bool,
+    /// For how long each API server that answered has not known it, without what lies between any two other answers.
+    unknown_for: Duration,
+    /// When one did not know it, if nothing else was heard since.
+    unknown_at: Option<Instant>,
+    /// Whether it was said that it may not be read.
+    is_told_forbidden: bool,
+    /// Whether it was said that an API server does not know it any more.
+    is_told_unknown: bool,
 }
 
 impl Absence {
@@ -50,8 +54,10 @@ impl Absence {
         Self {
             kind,
             was_listed: false,
-            unknown_since: None,
-            is_told: false,
+            unknown_for: Duration::ZERO,
+            unknown_at: None,
+            is_told_forbidden: false,
+            is_told_unknown: false,
         }
     }
 
@@ -63,14 +69,18 @@ impl Absence {
     /// It was listed.
     pub(super) fn is_there(&mut self) {
         self.was_listed = true;
-        self.unknown_since = None;
-        if std::mem::take(&mut self.is_told) {
+        self.unknown_for = Duration::ZERO;
+        self.unknown_at = None;
+        let was_told = [&mut self.is_told_forbidden, &mut self.is_told_unknown].map(std::mem::take);
+        if was_told.contains(&true) {
             tracing::info!(kind = self.kind.plural(), "listed again");
         }
     }
 
     /// What an error says of it.
     pub(super) fn meaning_of(&mut self, error: &watcher::Error) -> Meaning {
+        // Whatever else is answered, or nothing, does not say that nobody knows it.
+        let unknown_at = self.unknown_at.take();
         let (answer, is_list) = match error {
             watcher::Error::InitialListFailed(answer) => (answer, true),
             watcher::Error::WatchStartFailed(answer) => (answer, false),
@@ -79,7 +89,7 @@ impl Absence {
         match answer {
             kube::Error::Api(status) if status.code == NOT_FOUND && may_be_absent(self.kind) => {
                 if is_list {
-                    self.not_known()
+                    self.not_known(unknown_at)
                 } else {
                     Meaning::ListAnew
                 }
@@ -89,10 +99,12 @@ impl Absence {
         }
     }
 
-    /// An API server does not know it.
-    fn not_known(&mut self) -> Meaning {
-        let since = *self.unknown_since.get_or_insert_with(Instant::now);
-        if self.was_listed && is_of_kubernetes(self.kind) && since.elapsed() < GONE_AFTER {
+    /// An API server does not know it, and the one that answered before did not at that time.
+    fn not_known(&mut self, before: Option<Instant>) -> Meaning {
+        let now = Instant::now();
+        self.unknown_for += before.map_or(Duration::ZERO, |before| now - before);
+        self.unknown_at = Some(now);
+        if self.was_listed && is_of_kubernetes(self.kind) && self.unknown_for < GONE_AFTER {
             return Meaning::AsBefore;
         }
         self.was_listed = false;
@@ -101,7 +113,7 @@ impl Absence {
 
     /// What is to be said of a kind that an API server does not know and another one did: once, until it is listed.
     pub(super) fn take_warning_of_unknown(&mut self) -> Option<String> {
-        if std::mem::replace(&mut self.is_told, true) {
+        if std::mem::replace(&mut self.is_told_unknown, true) {
             return None;
         }
         Some(format!(
@@ -115,7 +127,7 @@ impl Absence {
 
     /// What is to be said of a kind that may not be read: once, until it may.
     pub(super) fn take_warning(&mut self) -> Option<String> {
-        if std::mem::replace(&mut self.is_told, true) {
+        if std::mem::replace(&mut self.is_told_forbidden, true) {
             return None;
         }
         let plural = self.kind.plural();

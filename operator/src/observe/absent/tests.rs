@@ -142,6 +142,31 @@ async fn how_long_a_kind_is_not_known_is_counted_from_its_last_list() {
     assert_eq!(absence.meaning_of(&refused(404)), Meaning::NotThere);
 }
 
+/// Who does not answer, or can't, has not said that the kind is unknown.
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_no_time_in_which_a_kind_is_not_known() {
+    let mut absence = Absence::of(Kind::DeviceTaintRule);
+    absence.is_there();
+    for other in [500, 403] {
+        assert_eq!(absence.meaning_of(&refused(404)), Meaning::AsBefore);
+        absence.meaning_of(&refused(other));
+        tokio::time::advance(GONE_AFTER).await;
+    }
+    assert_eq!(absence.meaning_of(&refused(404)), Meaning::AsBefore);
+    tokio::time::advance(GONE_AFTER).await;
+    assert_eq!(absence.meaning_of(&refused(404)), Meaning::NotThere);
+}
+
+/// Each says what to do, and to do something else.
+#[test]
+fn what_may_not_be_read_and_what_is_not_known_are_told_apart() {
+    let mut absence = Absence::of(Kind::DeviceTaintRule);
+    assert!(absence.take_warning().is_some() && absence.take_warning().is_none());
+    assert!(absence.take_warning_of_unknown().is_some() && absence.take_warning_of_unknown().is_none());
+    absence.is_there();
+    assert!(absence.take_warning().is_some() && absence.take_warning_of_unknown().is_some());
+}
+
 fn refused(code: u16) -> watcher::Error {
     let status = Status::failure("no", "no").with_code(code);
     watcher::Error::InitialListFailed(kube::Error::Api(status.boxed()))
