@@ -5,6 +5,10 @@
 
 use crate::steps::Steps;
 
+/// So many devices are given at once at most while it is tried whether they suffice. Each takes room on the stack of whoever asks, and those
+/// that several may have make no end of them; no node has as many of its own.
+const MOST_GIVEN: usize = 1024;
+
 /// What is asked for, and of what.
 #[derive(Debug, Default)]
 pub struct Question {
@@ -61,7 +65,7 @@ pub enum Answer {
     Fits,
     /// There is none.
     NoRoom,
-    /// The steps were spent before one was found; by number there are enough.
+    /// The steps were spent before one was found, or it is of more devices than can be tried; by number there are enough.
     TooComplex,
 }
 
@@ -80,6 +84,7 @@ impl Question {
             likes: self.likes(),
             requests,
             taken: vec![false; self.devices.len()],
+            given: 0,
             left: self.counters.clone(),
             tied: vec![Vec::new(); self.ties.len()],
             steps,
@@ -145,6 +150,8 @@ struct Search<'q> {
     likes: Vec<usize>,
     requests: Vec<Wanted>,
     taken: Vec<bool>,
+    /// How many are given.
+    given: usize,
     left: Vec<i64>,
     /// What the devices have that were taken under each tie.
     tied: Vec<Vec<usize>>,
@@ -152,7 +159,7 @@ struct Search<'q> {
 }
 
 impl Search<'_> {
-    /// Whether this request and all after it can be had; none where the steps are spent.
+    /// Whether this request and all after it can be had; none where the steps are spent, as they are by more devices than can be tried.
     fn request(&mut self, number: usize) -> Option<bool> {
         let Some(request) = self.requests.get(number).cloned() else {
             return Some(true);
@@ -172,7 +179,7 @@ impl Search<'_> {
         }
         let mut failed: Vec<usize> = Vec::new();
         for place in from..form.of.len() {
-            self.steps.spend(1);
+            self.steps.spend(if self.given < MOST_GIVEN { 1 } else { u64::MAX });
             if self.steps.are_spent() {
                 return None;
             }
@@ -220,6 +227,7 @@ impl Search<'_> {
     fn take(&mut self, device: usize, form: &Form) {
         let question = self.question;
         self.taken[device] = true;
+        self.given += 1;
         for (counter, amount) in &question.devices[device].takes {
             self.left[*counter] -= amount;
         }
@@ -231,6 +239,7 @@ impl Search<'_> {
     fn give_back(&mut self, device: usize, form: &Form) {
         let question = self.question;
         self.taken[device] = false;
+        self.given -= 1;
         for (counter, amount) in &question.devices[device].takes {
             self.left[*counter] += amount;
         }
@@ -384,6 +393,35 @@ mod tests {
             ties,
         };
         assert_eq!(question.answer(&Steps::new(100)), Answer::TooComplex);
+    }
+
+    /// Each takes room on the stack, and a thread has 2 MiB of it.
+    #[test]
+    fn a_device_that_several_may_have_is_not_given_without_end() {
+        let shared = Thing {
+            is_shared: true,
+            ..Thing::default()
+        };
+        let one = Form {
+            of: vec![0],
+            count: 1,
+            ties: Vec::new(),
+        };
+        let asked_by = |requests: usize| Question {
+            devices: vec![shared.clone()],
+            requests: vec![
+                Wanted {
+                    forms: vec![one.clone()]
+                };
+                requests
+            ],
+            ..Question::default()
+        };
+        let steps = Steps::new(1_000_000);
+        assert_eq!(asked_by(MOST_GIVEN).answer(&steps), Answer::Fits);
+        assert!(!steps.are_spent());
+        assert_eq!(asked_by(50_000).answer(&steps), Answer::TooComplex);
+        assert!(steps.are_spent());
     }
 
     #[test]
