@@ -331,8 +331,14 @@ impl Cluster {
     }
 
     /// Marks of what is to be set aside what others are evicted for: for `evicted_for` now, or before for the same pods. Who gets nothing any more is
-    /// followed by one that goes before it in its queue; and of a gang others went for all, or for none.
-    pub(crate) fn mark_those_evicted_for(&self, asides: &mut [SetAside], evicted_for: &BTreeSet<PodId>) {
+    /// followed by one that goes before it in its queue; and of `groups`, whose pods get in together, others went for all, or for none. Of another
+    /// group each pod stands for itself: one for which somebody went would else keep room for all that name it.
+    pub(crate) fn mark_those_evicted_for(
+        &self,
+        asides: &mut [SetAside],
+        evicted_for: &BTreeSet<PodId>,
+        groups: &BTreeSet<WorkloadId>,
+    ) {
         let before = self.reclaims.asides().filter(|aside| aside.is_by_eviction);
         let before = before.filter(|aside| self.still_waits(aside));
         let before: BTreeMap<_, _> = before.map(|aside| (&aside.uid, aside)).collect();
@@ -350,7 +356,8 @@ impl Cluster {
             }
         }
         let marked = asides.iter().filter(|aside| aside.is_by_eviction);
-        let gangs: BTreeSet<_> = marked.filter_map(|aside| aside.shape.group).collect();
+        let marked = marked.filter_map(|aside| aside.shape.group);
+        let gangs: BTreeSet<_> = marked.filter(|group| groups.contains(group)).collect();
         for aside in asides {
             aside.is_by_eviction |= aside.shape.group.is_some_and(|group| gangs.contains(&group));
         }

@@ -193,7 +193,7 @@ fn look_at(
     look.forget_assumptions(cluster, 0);
     cluster.put_back(&look.taken);
     cluster.put_back(&leaving);
-    cluster.mark_those_evicted_for(&mut expected.asides, &look.evicted_for);
+    cluster.mark_those_evicted_for(&mut expected.asides, &look.evicted_for, &expected.groups);
     keep_shares_as_requested(cluster, &mut expected.asides, &look.effort);
     let cost = cluster.forgo_room(&mut expected.asides, &expected.groups, &leaving_or_taken);
     look.effort.spend(cost);

@@ -4,7 +4,7 @@ use engine::cluster::reclaims::EvictionOutcome;
 
 use super::reclaim::{RECLAIM, victims};
 use super::set_aside::let_in;
-use crate::world::{World, bare_queue, capacity, group, node, pod};
+use crate::world::{Object, World, bare_queue, capacity, group, node, pod};
 
 /// Ten years, as a pod's own `terminationGracePeriodSeconds` may say.
 const LONG: i64 = 315_000_000;
@@ -145,6 +145,16 @@ fn what_a_gang_lacks_is_kept_while_others_are_evicted_for_somebody_else() {
 /// Who has quota for a card that is free only without one that others were evicted for.
 #[test]
 fn who_lacks_quota_beside_an_evicted_for_one_keeps_no_second_card() {
+    keep_no_second_card(|pod| pod);
+}
+
+/// Each of them may get in by itself: the group is whole.
+#[test]
+fn nor_does_who_names_the_same_group() {
+    keep_no_second_card(|pod| pod.of("g"));
+}
+
+fn keep_no_second_card(of_group: impl Fn(Object) -> Object) {
     let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1"));
     for name in ["n1", "n2", "n3", "n4"] {
         world.node(&node(name).cards("A", 1));
@@ -155,13 +165,16 @@ fn who_lacks_quota_beside_an_evicted_for_one_keeps_no_second_card() {
     let leaves = pod("e-0").queue("evil").asks("A", 1).assigned("A").on("n1");
     let borrows = pod("y-0").queue("y").asks("A", 1).assigned("A").on("n2");
     world.pods([leaves.clone(), borrows.clone()]);
-    world.pod(&pod("e-1").queue("evil").asks("A", 1).pinned_to("n2").priority(3));
+    world.group(&group("g", 1));
+    world.pod(&of_group(pod("e-small").queue("evil").on("n1")));
+    let first = pod("e-1").queue("evil").asks("A", 1).pinned_to("n2").priority(3);
+    world.pod(&of_group(first));
     assert_eq!(victims(&mut world), ["y-0"]);
     let now = world.now;
     world.eviction_ended("y-0", EvictionOutcome::Evicted, now);
     world.pod(&borrows.deleted(LONG));
     world.pod(&leaves.deleted(LONG));
-    world.pod(&pod("e-2").queue("evil").asks("A", 1).pinned_to("n3"));
+    world.pod(&of_group(pod("e-2").queue("evil").asks("A", 1).pinned_to("n3")));
     for _ in 0..3 {
         world.wait(2);
         assert_eq!(let_in(&mut world), [""; 0]);
