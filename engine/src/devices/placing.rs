@@ -6,7 +6,7 @@
 use crate::steps::Steps;
 
 /// So many devices are given at once at most while it is tried whether they suffice. Each takes room on the stack of whoever asks, and those
-/// that several may have make no end of them; no node has as many of its own.
+/// that several may have could be given without end; no node has as many of its own.
 const MOST_GIVEN: usize = 1024;
 
 /// What is asked for, and of what.
@@ -96,10 +96,19 @@ impl Question {
         }
     }
 
-    /// The requests, those with the least choice first; such as are the same to everybody become one.
+    /// The requests, those with the least choice first; such as are the same to everybody become one, and what can always be had is left out.
     fn ordered(&self) -> Vec<Wanted> {
         let mut requests: Vec<Wanted> = Vec::with_capacity(self.requests.len());
+        let is_endless = |device: &usize| {
+            let device = &self.devices[*device];
+            device.is_shared && device.takes.is_empty()
+        };
+        let can_always_be_had =
+            |form: &Form| form.has_enough() && form.ties.is_empty() && form.of.iter().all(is_endless);
         for request in &self.requests {
+            if request.forms.iter().any(can_always_be_had) {
+                continue;
+            }
             let is_plain =
                 |form: &Form| form.ties.is_empty() && form.of.iter().all(|device| !self.devices[*device].is_shared);
             if let [form] = &*request.forms
@@ -400,7 +409,7 @@ mod tests {
     fn a_device_that_several_may_have_is_not_given_without_end() {
         let shared = Thing {
             is_shared: true,
-            ..Thing::default()
+            takes: vec![(0, 1)],
         };
         let one = Form {
             of: vec![0],
@@ -409,6 +418,7 @@ mod tests {
         };
         let asked_by = |requests: usize| Question {
             devices: vec![shared.clone()],
+            counters: vec![i64::MAX],
             requests: vec![
                 Wanted {
                     forms: vec![one.clone()]
@@ -422,6 +432,32 @@ mod tests {
         assert!(!steps.are_spent());
         assert_eq!(asked_by(50_000).answer(&steps), Answer::TooComplex);
         assert!(steps.are_spent());
+    }
+
+    #[test]
+    fn what_can_always_be_had_keeps_no_search_from_its_end() {
+        let form = |device| Form {
+            of: vec![device],
+            count: 1,
+            ties: Vec::new(),
+        };
+        let one_of = |device| Wanted {
+            forms: vec![form(device)],
+        };
+        let shared = Thing {
+            is_shared: true,
+            ..Thing::default()
+        };
+        let mut requests = vec![one_of(0); 50_000];
+        requests.push(one_of(1));
+        let mut question = Question {
+            devices: vec![shared, Thing::default()],
+            requests,
+            ..Question::default()
+        };
+        assert_eq!(question.answer(&Steps::new(100)), Answer::Fits);
+        question.requests.push(one_of(1));
+        assert_eq!(question.answer(&Steps::new(100)), Answer::NoRoom);
     }
 
     #[test]

@@ -11,7 +11,8 @@ const NOT_FOUND: u16 = 404;
 /// HTTP status of what the role of this program does not allow.
 const FORBIDDEN: u16 = 403;
 
-/// So long every answer has to say that Kubernetes has no kind of its own which was listed before, until that is believed. While a control plane
+/// So long answers have to say that Kubernetes has no kind of its own which was listed before, until that is believed: the time between two of
+/// them counts where nothing else was heard meanwhile. While a control plane
 /// is renewed, or taken back to an older version, some of its API servers know the kind and others don't, for minutes as a rule; and since
 /// connections are kept, the same one may answer all that time. Nor is there any hurry: what is kept too long keeps new pods away from
 /// devices, or is charged a while longer, and what is forgotten too early gives devices to pods that the scheduler gives to none.
@@ -38,9 +39,9 @@ pub(super) struct Absence {
     kind: Kind,
     /// Whether it was listed.
     was_listed: bool,
-    /// For how long each API server that answered has not known it, without what lies between any two other answers.
+    /// The times between two answers, one after the other, by which it is not known, summed up since it was listed.
     unknown_for: Duration,
-    /// When one did not know it, if nothing else was heard since.
+    /// When an answer said so, if nothing else was heard since.
     unknown_at: Option<Instant>,
     /// Whether it was said that it may not be read.
     is_told_forbidden: bool,
@@ -99,7 +100,7 @@ impl Absence {
         }
     }
 
-    /// An API server does not know it, and the one that answered before did not at that time.
+    /// An API server does not know it; `before` is when the last answer said the same, if it did.
     fn not_known(&mut self, before: Option<Instant>) -> Meaning {
         let now = Instant::now();
         self.unknown_for += before.map_or(Duration::ZERO, |before| now - before);

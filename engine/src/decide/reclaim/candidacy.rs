@@ -139,7 +139,7 @@ impl Candidacy {
 }
 
 /// How a gang may be taken back: all that it has in the queue, or as many single pods as it has beyond its minimum. `shared` is the
-/// place of what it has to spare, of whichever queue.
+/// first of the places of what it has to spare, in whichever queues ([`push_surplus`]).
 pub(super) fn of_gang(
     cluster: &Cluster,
     workload: &Workload,
@@ -149,7 +149,7 @@ pub(super) fn of_gang(
     slack: &mut Vec<Slack>,
 ) -> (Option<Candidacy>, Vec<Candidacy>) {
     let (surplus, of_tasks) = workload.surplus();
-    // Either all of the queue's pods go, or some of them: what each of those takes of it, all take.
+    // Of this, all that the queue has and single ones take, so that not both go.
     let own = slack.len();
     slack.push(Slack::of_pods(count(surplus)));
     // What some of its pods keep from being evicted can't go as a whole. Those in other queues keep nobody: who has one there would

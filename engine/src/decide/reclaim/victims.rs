@@ -63,7 +63,7 @@ pub(super) struct Victims {
     ways: HashMap<PodId, Ways>,
     /// Of pods that are candidates in several ways: the place of the slack that lets each be taken in one of them.
     once: HashMap<PodId, usize>,
-    /// Of gangs: the place of the slack for what each has beyond its minimum, in all queues.
+    /// Of gangs: the first of the places of the slack for what each has beyond its minimum, in all queues.
     surplus: HashMap<WorkloadId, usize>,
     /// Those that share claims with others and can't go together with all of them.
     not_together: HashSet<PodId>,
