@@ -55,6 +55,13 @@ impl Effort {
         Self::new(0)
     }
 
+    /// What it may cost to ask again for those whom a look has found room for and the next one has no steps left for. Their nodes have steps for
+    /// themselves until these are spent; then no search ends, and what was found before is kept as it was. To look at the one node of each costs no
+    /// more than that look did.
+    pub(super) fn of_keeping() -> Self {
+        Self::of(0, COMMON)
+    }
+
     /// What a message about a pod may cost: nodes have steps for themselves until these are spent.
     pub(super) fn of_message() -> Self {
         Self::of(0, STEPS_OF_MESSAGE)

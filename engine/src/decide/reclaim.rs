@@ -172,6 +172,7 @@ fn look_at(
         evictions: Vec::new(),
         pools: Pools::default(),
         effort: Effort::of_gang(),
+        keeping: Effort::of_keeping(),
         before,
     };
     let next = look.look_at_sets(cluster, queue, &sets, trail);
@@ -211,7 +212,8 @@ fn look_at(
     if is_quiet && expected_nothing && cluster.expects_nothing(queue) {
         cluster.looked_in_vain(queue, &look.before, now);
     }
-    (look.evictions, look.effort.spent())
+    let steps = look.effort.spent().saturating_add(look.keeping.spent());
+    (look.evictions, steps)
 }
 
 /// Who has room on the cards of its node already, and waits for quota, keeps shares of no other card there from others, unless some went for it.
@@ -241,8 +243,10 @@ struct Look {
     groups: BTreeSet<WorkloadId>,
     evictions: Vec<Eviction>,
     pools: Pools,
-    /// What all of it may cost.
+    /// What all of it may cost, but for what is kept.
     effort: Effort,
+    /// What it may cost to keep what was set aside: apart, or whoever has all steps of a look would lack those.
+    keeping: Effort,
     before: BeforeLook,
 }
 

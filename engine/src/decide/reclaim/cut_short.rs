@@ -126,7 +126,7 @@ impl Look {
         }
         let node = match aside.node() {
             Some(name) => {
-                self.effort.look_at_node(shape);
+                self.keeping.look_at_node(shape);
                 let takes =
                     |node: &NodeId| fit::ask(cluster, shape, alternative, cluster.node(*node)) == fit::Answer::Takes;
                 let node = cluster.node_named(name).filter(takes);
