@@ -55,9 +55,8 @@ impl Effort {
         Self::new(0)
     }
 
-    /// What it may cost to ask again for those whom a look has found room for and the next one has no steps left for. Their nodes have steps for
-    /// themselves until these are spent; then no search ends, and what was found before is kept as it was. To look at the one node of each costs no
-    /// more than that look did.
+    /// What it may cost to ask again for those whom a look has found room for and the next one has no steps left for: a look at the one
+    /// node of each, for as many as a look is for at most.
     pub(super) fn of_keeping() -> Self {
         Self::of(0, COMMON)
     }
