@@ -41,11 +41,11 @@ pub const NODE_TERMS: usize = 1024;
 pub const SELECTOR_LENGTH: usize = 4096;
 /// Claims that a pod names: Kubernetes lets it name thousands, and each is looked up whenever the pod is seen.
 pub const CLAIMS: usize = 64;
-/// Requests, alternatives and selectors of all claims of a pod: Kubernetes lets one claim have thousands, and each is judged for every
-/// kind of device.
+/// Requests, alternatives, selectors, tolerations, constraints and the requests that these name, of all claims of a pod: Kubernetes lets one
+/// claim have thousands, and each is judged for every kind of device.
 pub const CLAIM_TERMS: usize = 512;
-/// Length of those selectors in all.
-pub const CLAIM_SELECTORS_LENGTH: usize = 32_768;
+/// Length of the texts in these in all.
+pub const CLAIM_TEXTS_LENGTH: usize = 32_768;
 /// Length of the name of an object (RFC 1123 subdomain).
 const OBJECT_NAME_LENGTH: usize = 253;
 /// Length of an annotation that says one of a few words.

@@ -125,12 +125,6 @@ impl Lookups for ApiLookups {
 /// What is judged of a claim, and no more than that: a review keeps it until it is answered, and many may be under way.
 fn judged(mut spec: ClaimSpec) -> Arc<ClaimSpec> {
     cut_excess(&mut spec);
-    spec.devices.constraints = Vec::new();
-    for request in &mut spec.devices.requests {
-        for form in request.exactly.iter_mut().chain(&mut request.first_available) {
-            form.tolerations = Vec::new();
-        }
-    }
     Arc::new(spec)
 }
 

@@ -58,7 +58,7 @@ impl Effort {
     /// What it may cost to ask again for those whom a look has found room for and the next one has no steps left for: a look at the one
     /// node of each, for as many as a look is for at most.
     pub(super) fn of_keeping() -> Self {
-        Self::of(0, COMMON)
+        Self::new(0)
     }
 
     /// What a message about a pod may cost: nodes have steps for themselves until these are spent.

@@ -1,7 +1,9 @@
 //! How much claims may ask to be evaluated: tenants write their selectors, each of which is read, and judged for every kind of device.
 
-use crds::bounds::{CLAIM_SELECTORS_LENGTH, CLAIM_TERMS};
-use crds::dra::{ClaimSpec, SubRequest};
+use std::iter;
+
+use crds::bounds::{CLAIM_TERMS, CLAIM_TEXTS_LENGTH};
+use crds::dra::{ClaimSpec, Constraint, DeviceToleration, Selector, SubRequest};
 
 /// The steps in which selectors of one namespace's claims are read and evaluated in one round, or those of one pod where somebody asks what
 /// its claims would come to: some ten milliseconds. What is left of them is gone on with in the next round.
@@ -9,21 +11,74 @@ pub const TURN: u64 = 1 << 18;
 
 /// Why these claims, which one pod names, are not evaluated: what they ask for is too much, or too long, in all.
 pub(super) fn excess<'c>(claims: impl Iterator<Item = &'c ClaimSpec>) -> Option<String> {
-    let requests = claims.flat_map(|claim| &claim.devices.requests);
+    let mut bound = Bound::default();
+    let mut is_too_much = |text: usize| {
+        bound.takes(text);
+        bound.is_exceeded()
+    };
+    claims.flat_map(terms).any(&mut is_too_much).then(|| {
+        format!(
+            "the claims of a pod have at most {CLAIM_TERMS} requests, alternatives, selectors, tolerations, constraints and names in \
+             constraints in all, and at most {CLAIM_TEXTS_LENGTH} characters in these in all: use fewer or shorter ones"
+        )
+    })
+}
+
+/// The lengths of all that a claim says that is compared with devices: an empty one for each form, and those of what it consists of.
+fn terms(claim: &ClaimSpec) -> impl Iterator<Item = usize> {
+    let requests = claim.devices.requests.iter();
     let forms = requests.flat_map(|request| request.exactly.iter().chain(&request.first_available));
-    let (mut count, mut length) = (0, 0);
-    for form in forms {
-        count += 1 + form.selectors.len();
-        let texts = form.selectors.iter().map(|selector| selector.cel.expression.len());
-        length += texts.sum::<usize>();
-        if count > CLAIM_TERMS || length > CLAIM_SELECTORS_LENGTH {
-            return Some(format!(
-                "the claims of a pod have at most {CLAIM_TERMS} requests, alternatives and selectors in all, and selectors of at most \
-                 {CLAIM_SELECTORS_LENGTH} characters in all: use fewer or shorter ones"
-            ));
-        }
+    let of_forms = forms.flat_map(|form| {
+        let selectors = form.selectors.iter().map(of_selector);
+        iter::once(0)
+            .chain(selectors)
+            .chain(form.tolerations.iter().map(of_toleration))
+    });
+    let of_constraints = claim.devices.constraints.iter().flat_map(|constraint| {
+        let names = constraint.requests.iter().map(|name| name.len());
+        iter::once(of_attributes(constraint)).chain(names)
+    });
+    of_forms.chain(of_constraints)
+}
+
+fn of_selector(selector: &Selector) -> usize {
+    selector.cel.expression.len()
+}
+
+fn of_toleration(toleration: &DeviceToleration) -> usize {
+    let DeviceToleration {
+        key,
+        operator,
+        value,
+        effect,
+    } = toleration;
+    key.len() + operator.len() + value.len() + effect.len()
+}
+
+fn of_attributes(constraint: &Constraint) -> usize {
+    let attributes = constraint.match_attribute.iter().chain(&constraint.distinct_attribute);
+    attributes.map(|attribute| attribute.len()).sum()
+}
+
+/// What was counted of claims so far.
+#[derive(Default)]
+struct Bound {
+    terms: usize,
+    length: usize,
+}
+
+impl Bound {
+    fn is_exceeded(&self) -> bool {
+        self.terms > CLAIM_TERMS || self.length > CLAIM_TEXTS_LENGTH
     }
-    None
+
+    /// Counts one more; whether what was counted before it was within the bounds.
+    fn takes(&mut self, text: usize) -> bool {
+        let was_within = !self.is_exceeded();
+        self.terms += 1;
+        self.length += text;
+        was_within
+    }
 }
 
 /// Cuts a claim that asks for too much by itself, which nobody is let in by: what is left is still too much, and no more than that is kept.
@@ -31,20 +86,15 @@ pub fn cut_excess(spec: &mut ClaimSpec) {
     if excess([&*spec].into_iter()).is_none() {
         return;
     }
-    let (mut count, mut length) = (0, 0);
-    let mut is_within = |text: usize| {
-        let is_within = count <= CLAIM_TERMS && length <= CLAIM_SELECTORS_LENGTH;
-        count += 1;
-        length += text;
-        is_within
-    };
+    let mut bound = Bound::default();
     let requests = &mut spec.devices.requests;
     requests.retain_mut(|request| {
         let mut keeps = |form: &mut SubRequest| {
-            let is_kept = is_within(0);
-            form.selectors
-                .retain(|selector| is_within(selector.cel.expression.len()));
-            form.selectors.shrink_to_fit();
+            let is_kept = bound.takes(0);
+            keep(&mut form.selectors, |selector| bound.takes(of_selector(selector)));
+            keep(&mut form.tolerations, |toleration| {
+                bound.takes(of_toleration(toleration))
+            });
             is_kept
         };
         if let Some(form) = &mut request.exactly
@@ -52,11 +102,20 @@ pub fn cut_excess(spec: &mut ClaimSpec) {
         {
             request.exactly = None;
         }
-        request.first_available.retain_mut(keeps);
-        request.first_available.shrink_to_fit();
+        keep(&mut request.first_available, keeps);
         request.exactly.is_some() || !request.first_available.is_empty()
     });
     requests.shrink_to_fit();
+    keep(&mut spec.devices.constraints, |constraint| {
+        let is_kept = bound.takes(of_attributes(constraint));
+        keep(&mut constraint.requests, |name| bound.takes(name.len()));
+        is_kept
+    });
+}
+
+fn keep<T>(all: &mut Vec<T>, is_kept: impl FnMut(&mut T) -> bool) {
+    all.retain_mut(is_kept);
+    all.shrink_to_fit();
 }
 
 #[cfg(test)]
@@ -73,7 +132,7 @@ mod tests {
 
     #[test]
     fn requests_and_selectors_are_few_and_short_in_all_claims_of_a_pod() {
-        let long = CLAIM_SELECTORS_LENGTH / 4;
+        let long = CLAIM_TEXTS_LENGTH / 4;
         for (claims, is_too_much) in [
             (vec![], false),
             (vec![claim(CLAIM_TERMS - 1, 10)], false),
@@ -84,6 +143,37 @@ mod tests {
         ] {
             assert_eq!(excess(claims.iter()).is_some(), is_too_much);
         }
+    }
+
+    #[test]
+    fn tolerations_and_constraints_count_as_well() {
+        let with = |tolerations: usize, constraints: usize, key: &str| -> ClaimSpec {
+            let form = json!({ "deviceClassName": "c", "tolerations": vec![json!({ "key": key }); tolerations] });
+            let constraint = json!({ "requests": ["r"], "matchAttribute": key });
+            serde_json::from_value(json!({ "devices": {
+                "requests": [{ "name": "r", "exactly": form }], "constraints": vec![constraint; constraints],
+            } }))
+            .unwrap()
+        };
+        let long = "x".repeat(CLAIM_TEXTS_LENGTH / 8);
+        for (claim, is_too_much) in [
+            (with(CLAIM_TERMS - 1, 0, "k"), false),
+            (with(CLAIM_TERMS, 0, "k"), true),
+            (with(1, CLAIM_TERMS / 2 - 1, "k"), false),
+            (with(2, CLAIM_TERMS / 2 - 1, "k"), true),
+            (with(8, 0, &long), false),
+            (with(8, 1, &long), true),
+            (with(4, 4, &long), true),
+        ] {
+            assert_eq!(excess([&claim].into_iter()).is_some(), is_too_much);
+            let mut kept = claim.clone();
+            cut_excess(&mut kept);
+            assert_eq!(excess([&kept].into_iter()).is_some(), is_too_much);
+            assert!(format!("{kept:?}").len() < 150_000);
+        }
+        let mut many = with(2000, 2000, &long);
+        cut_excess(&mut many);
+        assert!(format!("{many:?}").len() < 100_000 && excess([&many].into_iter()).is_some());
     }
 
     #[test]

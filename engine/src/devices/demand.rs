@@ -1,6 +1,6 @@
 //! What a pod's claims ask of the devices of one node, as far as nothing was allocated for them yet; and whether a node has it.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -257,6 +257,12 @@ impl Devices {
     ) {
         let first = question.ties.len();
         let demand = &*demand.wanted;
+        steps.spend(
+            demand
+                .ties
+                .len()
+                .saturating_mul(room.lots.len() + demand.requests.len()),
+        );
         for tie in &demand.ties {
             question.ties.push(tie.of(room));
         }
@@ -348,13 +354,10 @@ impl TieDemand {
                 differ: false,
             };
         }
-        let mut known = Vec::new();
+        let mut known = HashMap::new();
         let values = lots.map(|lot| {
-            let value = value_of(lot)?;
-            Some(known.iter().position(|known| *known == value).unwrap_or_else(|| {
-                known.push(value);
-                known.len() - 1
-            }))
+            let number = known.len();
+            Some(*known.entry(value_of(lot)?).or_insert(number))
         });
         Tie {
             values: values.collect(),

@@ -3,6 +3,8 @@
 //! Pure: what devices and requests are is no matter here. They are numbers, and what ties them together is counted: devices that are
 //! allocated once, counters that whole devices and their parts share, and attributes that have to be the same or to differ.
 
+use std::collections::{BTreeSet, HashMap};
+
 use crate::steps::Steps;
 
 /// So many devices are given at once at most while it is tried whether they suffice. Each takes room on the stack of whoever asks, and those
@@ -23,7 +25,7 @@ pub struct Question {
 }
 
 /// One device.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Thing {
     /// What it takes of counters, by their number.
     pub takes: Vec<(usize, i64)>,
@@ -65,7 +67,7 @@ pub enum Answer {
     Fits,
     /// There is none.
     NoRoom,
-    /// The steps were spent before one was found, or it is of more devices than can be tried; by number there are enough.
+    /// The steps were spent before one was found, or it is of more devices than can be tried; by number there are enough of them.
     TooComplex,
 }
 
@@ -79,24 +81,52 @@ impl Question {
         {
             return Answer::NoRoom;
         }
+        let parts = self.apart(requests);
+        if !parts.iter().all(|requests| self.are_enough(requests)) {
+            return Answer::NoRoom;
+        }
         let mut search = Search {
             question: self,
-            likes: self.likes(),
-            requests,
+            likes: Vec::new(),
+            requests: &[],
             taken: vec![false; self.devices.len()],
             given: 0,
             left: self.counters.clone(),
             tied: vec![Vec::new(); self.ties.len()],
             steps,
         };
-        match search.request(0) {
-            Some(true) => Answer::Fits,
-            Some(false) => Answer::NoRoom,
-            None => Answer::TooComplex,
+        // Each gives back what it has taken.
+        for requests in &parts {
+            search.likes = self.likes(requests, steps);
+            search.requests = requests;
+            match search.request(0) {
+                Some(true) => {}
+                Some(false) => return Answer::NoRoom,
+                None => return Answer::TooComplex,
+            }
         }
+        Answer::Fits
     }
 
-    /// The requests, those with the least choice first; such as are the same to everybody become one, and what can always be had is left out.
+    /// Whether there are as many devices of their own for these requests as they ask for in all, which takes no steps to say.
+    fn are_enough(&self, requests: &[Wanted]) -> bool {
+        let is_own = |device: &&usize| !self.devices[**device].is_shared;
+        let least_own = |form: &Form| {
+            let shared = form.of.len() - form.of.iter().filter(is_own).count();
+            form.count.saturating_sub(shared)
+        };
+        let least = requests.iter().filter_map(|request| {
+            let forms = request.forms.iter().filter(|form| form.has_enough());
+            forms.map(least_own).min()
+        });
+        let needed = least.fold(0, usize::saturating_add);
+        let forms = requests.iter().flat_map(|request| &request.forms);
+        let own: BTreeSet<_> = forms.flat_map(|form| form.of.iter().filter(is_own)).collect();
+        needed <= own.len()
+    }
+
+    /// The requests, those with the least choice first, and last those for devices that several may have: no number of them hides that another one
+    /// gets nothing. Such as are the same to everybody become one, and what can always be had is left out.
     fn ordered(&self) -> Vec<Wanted> {
         let mut requests: Vec<Wanted> = Vec::with_capacity(self.requests.len());
         let is_endless = |device: &usize| {
@@ -123,28 +153,91 @@ impl Question {
             requests.push(request.clone());
         }
         let choice = |form: &Form| form.of.len().saturating_sub(form.count);
-        requests.sort_by_key(|request| request.forms.iter().map(choice).sum::<usize>());
+        let is_of_shared = |form: &Form| form.of.iter().all(|device| self.devices[*device].is_shared);
+        requests.sort_by_key(|request| {
+            let forms = request.forms.iter();
+            (forms.clone().all(is_of_shared), forms.map(choice).sum::<usize>())
+        });
         requests
     }
 
-    /// Of each device the first that is like it: nothing tells them apart.
-    fn likes(&self) -> Vec<usize> {
-        let forms: Vec<_> = self.requests.iter().flat_map(|request| &request.forms).collect();
-        let look = |device: usize| {
+    /// The requests in parts, of which none takes what another could have: each can be searched for alone. In the order of their first requests.
+    fn apart(&self, requests: Vec<Wanted>) -> Vec<Vec<Wanted>> {
+        let mut joined = Joined::new(self.devices.len() + self.counters.len() + self.ties.len());
+        let first = |request: &Wanted| self.limits(request).next();
+        for request in &requests {
+            if let Some(first) = first(request) {
+                self.limits(request).for_each(|other| joined.join(first, other));
+            }
+        }
+        let mut parts: Vec<Vec<Wanted>> = Vec::new();
+        let mut of_limit = HashMap::new();
+        for request in requests {
+            let part = first(&request).map(|first| joined.representative(first));
+            let number = *of_limit.entry(part).or_insert(parts.len());
+            if number == parts.len() {
+                parts.push(Vec::new());
+            }
+            parts[number].push(request);
+        }
+        parts
+    }
+
+    /// What a request may take from others, each by a number of its own: devices that only one may have, counters, and what is left to choose under ties.
+    fn limits<'r>(&'r self, request: &'r Wanted) -> impl Iterator<Item = usize> + 'r {
+        let (devices, counters) = (self.devices.len(), self.counters.len());
+        request.forms.iter().flat_map(move |form| {
+            let of_devices = form.of.iter().flat_map(move |device| {
+                let thing = &self.devices[*device];
+                let counters = thing.takes.iter().map(move |(counter, _)| devices + counter);
+                (!thing.is_shared).then_some(*device).into_iter().chain(counters)
+            });
+            let ties = form.ties.iter().map(move |tie| devices + counters + tie);
+            of_devices.chain(ties)
+        })
+    }
+
+    /// Of each device the first that is like it: nothing tells them apart for these requests.
+    fn likes(&self, requests: &[Wanted], steps: &Steps) -> Vec<usize> {
+        let forms: Vec<_> = requests.iter().flat_map(|request| &request.forms).collect();
+        let ties: BTreeSet<_> = forms.iter().flat_map(|form| &form.ties).collect();
+        steps.spend(self.devices.len().saturating_mul(forms.len() + ties.len()));
+        let mut firsts = HashMap::new();
+        let like = |device: usize| {
             let asked: Vec<_> = forms
                 .iter()
                 .map(|form| form.of.binary_search(&device).is_ok())
                 .collect();
-            let tied: Vec<_> = self
-                .ties
+            let tied: Vec<_> = ties
                 .iter()
-                .map(|tie| tie.values.get(device).copied().flatten())
+                .map(|tie| self.ties[**tie].values.get(device).copied().flatten())
                 .collect();
-            (asked, tied, &self.devices[device])
+            *firsts.entry((asked, tied, &self.devices[device])).or_insert(device)
         };
-        let looks: Vec<_> = (0..self.devices.len()).map(look).collect();
-        let first = |device: usize| looks.iter().position(|look| *look == looks[device]).unwrap_or(device);
-        (0..looks.len()).map(first).collect()
+        (0..self.devices.len()).map(like).collect()
+    }
+}
+
+/// Things by their numbers, some of which were joined.
+struct Joined(Vec<usize>);
+
+impl Joined {
+    fn new(count: usize) -> Self {
+        Self((0..count).collect())
+    }
+
+    fn join(&mut self, one: usize, other: usize) {
+        let (one, other) = (self.representative(one), self.representative(other));
+        self.0[other] = one;
+    }
+
+    /// The same of all that were joined, directly or by others.
+    fn representative(&mut self, mut of: usize) -> usize {
+        while self.0[of] != of {
+            self.0[of] = self.0[self.0[of]];
+            of = self.0[of];
+        }
+        of
     }
 }
 
@@ -157,7 +250,7 @@ impl Form {
 struct Search<'q> {
     question: &'q Question,
     likes: Vec<usize>,
-    requests: Vec<Wanted>,
+    requests: &'q [Wanted],
     taken: Vec<bool>,
     /// How many are given.
     given: usize,
@@ -170,7 +263,7 @@ struct Search<'q> {
 impl Search<'_> {
     /// Whether this request and all after it can be had; none where the steps are spent, as they are by more devices than can be tried.
     fn request(&mut self, number: usize) -> Option<bool> {
-        let Some(request) = self.requests.get(number).cloned() else {
+        let Some(request) = self.requests.get(number) else {
             return Some(true);
         };
         for form in request.forms.iter().filter(|form| form.has_enough()) {
@@ -188,7 +281,12 @@ impl Search<'_> {
         }
         let mut failed: Vec<usize> = Vec::new();
         for place in from..form.of.len() {
-            self.steps.spend(if self.given < MOST_GIVEN { 1 } else { u64::MAX });
+            let is_too_deep = self.given >= MOST_GIVEN;
+            self.steps.spend(if is_too_deep {
+                usize::MAX
+            } else {
+                1 + form.ties.len() + failed.len()
+            });
             if self.steps.are_spent() {
                 return None;
             }
@@ -430,8 +528,99 @@ mod tests {
         let steps = Steps::new(1_000_000);
         assert_eq!(asked_by(MOST_GIVEN).answer(&steps), Answer::Fits);
         assert!(!steps.are_spent());
-        assert_eq!(asked_by(50_000).answer(&steps), Answer::TooComplex);
+        let mut too_many = asked_by(50_000);
+        assert_eq!(too_many.answer(&steps), Answer::TooComplex);
         assert!(steps.are_spent());
+        // Two devices like that one, which only one has each, for three who may have no third.
+        too_many.devices.resize(3, Thing::default());
+        let either = Form {
+            of: vec![1, 2],
+            ties: vec![0],
+            ..one.clone()
+        };
+        too_many.ties.push(Tie {
+            values: vec![Some(0); 3],
+            differ: false,
+        });
+        too_many.requests.extend(vec![Wanted { forms: vec![either] }; 3]);
+        assert_eq!(too_many.answer(&Steps::new(1000)), Answer::NoRoom);
+    }
+
+    #[test]
+    fn requests_that_have_nothing_in_common_are_searched_for_apart() {
+        let shared = Thing {
+            is_shared: true,
+            ..Thing::default()
+        };
+        let tie = Tie {
+            values: vec![Some(0); 3],
+            differ: false,
+        };
+        // Thousands of claims, each for two of the devices that all may have, alike in something, and one for a device of its own.
+        let claims = 5000;
+        let mut question = Question {
+            devices: vec![shared.clone(), shared, Thing::default()],
+            ties: vec![tie; claims],
+            ..Question::default()
+        };
+        let wanted = |of: Vec<usize>, ties| {
+            let count = of.len();
+            Wanted {
+                forms: vec![Form { of, count, ties }],
+            }
+        };
+        question.requests = (0..claims).map(|claim| wanted(vec![0, 1], vec![claim])).collect();
+        question.requests.push(wanted(vec![2], Vec::new()));
+        assert_eq!(question.answer(&Steps::new(100_000)), Answer::Fits);
+        question.requests.push(wanted(vec![2], Vec::new()));
+        assert_eq!(question.answer(&Steps::new(100)), Answer::NoRoom);
+    }
+
+    #[test]
+    fn more_than_there_are_is_seen_without_steps() {
+        let tie = Tie {
+            values: vec![Some(0); 8],
+            differ: false,
+        };
+        let one = |tie| Wanted {
+            forms: vec![Form {
+                of: (0..8).collect(),
+                count: 1,
+                ties: vec![tie],
+            }],
+        };
+        let mut question = Question {
+            devices: vec![Thing::default(); 8],
+            requests: (0..9).map(one).collect(),
+            ties: vec![tie; 9],
+            ..Question::default()
+        };
+        assert_eq!(question.answer(&Steps::new(0)), Answer::NoRoom);
+        question.requests.pop();
+        assert_eq!(question.answer(&Steps::new(0)), Answer::TooComplex);
+        assert_eq!(question.answer(&Steps::new(1000)), Answer::Fits);
+    }
+
+    #[test]
+    fn to_compare_devices_takes_steps() {
+        let tie = Tie {
+            values: vec![None; 56],
+            differ: false,
+        };
+        let form = Form {
+            of: (0..56).collect(),
+            count: 1,
+            ties: (0..256).collect(),
+        };
+        let question = Question {
+            devices: vec![Thing::default(); 56],
+            requests: vec![Wanted { forms: vec![form] }],
+            ties: vec![tie; 256],
+            ..Question::default()
+        };
+        let steps = Steps::new(1_000_000);
+        assert_eq!(question.answer(&steps), Answer::NoRoom);
+        assert!(1_000_000 - steps.left() > 56 * 256, "{}", steps.left());
     }
 
     #[test]
