@@ -355,7 +355,7 @@ pub(super) struct Reading {
 
 /// What the name of a group begins with that Volcano's controllers make for a pod that names their scheduler and no group; behind it comes
 /// the UID of its controller, or its own. They write it on the pod that is there.
-const GROUP_FOR_POD: &str = "podgroup-";
+pub(super) const GROUP_FOR_POD: &str = "podgroup-";
 
 impl Reading {
     /// Whom nothing but Cardgate's gate keeps from the scheduler is managed at least to have it taken off: nobody else does. The door held it

@@ -399,9 +399,8 @@ impl Cluster {
     /// The group that a Job's pods belong to, where it is there or named by anybody.
     fn group_of_job(&self, id: WorkloadId) -> Option<WorkloadId> {
         let job = self.workload(id);
-        let group = job.terms.as_ref()?.naming.group.as_ref()?;
-        let group = self.workload_named(WorkloadKind::PodGroup, &job.namespace, group)?;
-        (job.kind == WorkloadKind::Job).then_some(group)
+        let terms = job.terms.as_ref().filter(|_| job.kind == WorkloadKind::Job)?;
+        self.workload_named(WorkloadKind::PodGroup, &job.namespace, &terms.group_of_pods())
     }
 
     fn note_kept_for_job(&mut self, id: WorkloadId, is_kept: bool) {

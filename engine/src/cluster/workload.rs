@@ -4,6 +4,7 @@
 mod changes;
 mod succeeded;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -13,7 +14,7 @@ use jiff::Timestamp;
 
 use self::succeeded::Succeeded;
 use super::place::{Place, Turn};
-use super::pod::Controller;
+use super::pod::{Controller, GROUP_FOR_POD};
 use super::waiting::Refused;
 use crate::amounts::Totals;
 use crate::ids::{PodId, QueueId, WorkloadId};
@@ -95,6 +96,13 @@ pub struct WorkloadTerms {
 }
 
 impl WorkloadTerms {
+    /// The group that a Job's pods belong to: the one that its template names, else the one that Volcano's controllers make for them, where they
+    /// name its scheduler. Its queue is theirs in the first case alone.
+    pub(super) fn group_of_pods(&self) -> Cow<'_, str> {
+        let named = self.naming.group.as_deref().map(Cow::Borrowed);
+        named.unwrap_or_else(|| Cow::Owned(format!("{GROUP_FOR_POD}{}", self.uid)))
+    }
+
     /// Whether it asks for something that may be kept for it.
     pub(super) fn may_be_kept(&self) -> bool {
         self.asks && self.problem.is_none() && self.said != Said::Over

@@ -1,5 +1,6 @@
 //! Workloads come, change and go.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crds::keys::EXEMPT_NAMESPACES;
@@ -8,7 +9,7 @@ use jiff::Timestamp;
 
 use super::pod::{self, Controller, Pod, Reading};
 use super::queue::Queue;
-use super::workload::{Phase, QueueNaming, Said, Workload, WorkloadTerms};
+use super::workload::{Phase, Said, Workload, WorkloadTerms};
 use super::{Cluster, Kind};
 use crate::ids::WorkloadId;
 use crate::reason::Reason;
@@ -93,10 +94,10 @@ impl Cluster {
         if workload.begins_anew(&terms) || workload.gives_up(&terms) {
             self.end_enqueued(id, now);
         }
-        let (queue, naming) = (terms.queue, terms.naming.clone());
+        let queue = terms.queue;
         let before = self.workloads[id].say(terms, now);
         let moved = before.as_ref().is_some_and(|before| before.queue != queue);
-        self.name_group(id, before.as_ref().map(|before| &before.naming), Some(&naming));
+        self.name_group(id, before.as_ref());
         self.queues[queue].join();
         self.unreserve(id);
         self.rebalance(id);
@@ -125,7 +126,7 @@ impl Cluster {
         self.rebalance(id);
         self.settle(id);
         self.find_queues_of_jobs(id, now);
-        self.name_group(id, Some(&terms.naming), None);
+        self.name_group(id, Some(&terms));
         self.queues[terms.queue].quit();
         self.forget_empty_queue(terms.queue);
         self.forget_empty_workload(id);
@@ -138,15 +139,24 @@ impl Cluster {
         }
     }
 
-    /// A Job has come to belong to another group: on that one depends its queue, where it names none, and what is kept for it.
-    fn name_group(&mut self, job: WorkloadId, before: Option<&QueueNaming>, naming: Option<&QueueNaming>) {
-        let namespace = Arc::clone(&self.workload(job).namespace);
-        let group = |naming: Option<&QueueNaming>| naming?.group.clone();
-        if let Some(group) = group(naming) {
-            let group = self.workload_id(WorkloadKind::PodGroup, &namespace, &group);
-            self.workload_mut(group).take_in_job(job);
+    /// The pods of a Job, which said this `before`, may have come to belong to another group: on that one depends its queue, where it names none,
+    /// and what is kept for it.
+    fn name_group(&mut self, job: WorkloadId, before: Option<&WorkloadTerms>) {
+        let workload = self.workload(job);
+        if workload.kind != WorkloadKind::Job {
+            return;
         }
-        if let Some(left) = group(before).filter(|left| group(naming).as_ref() != Some(left)) {
+        let namespace = Arc::clone(&workload.namespace);
+        let named = workload.terms.as_ref().map(WorkloadTerms::group_of_pods);
+        let left = before
+            .map(WorkloadTerms::group_of_pods)
+            .filter(|left| Some(left) != named.as_ref());
+        let (named, left) = (named.map(Cow::into_owned), left.map(Cow::into_owned));
+        if let Some(named) = named {
+            let named = self.workload_id(WorkloadKind::PodGroup, &namespace, &named);
+            self.workload_mut(named).take_in_job(job);
+        }
+        if let Some(left) = left {
             let left = self.workload_id(WorkloadKind::PodGroup, &namespace, &left);
             self.workload_mut(left).let_go_of_job(job);
             self.forget_empty_workload(left);

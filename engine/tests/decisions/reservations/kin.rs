@@ -38,6 +38,42 @@ fn a_group_takes_what_is_kept_for_the_job_of_its_pods() {
     assert_eq!(world.kept("team-a"), 0);
 }
 
+/// Volcano's controllers make a group for pods that name its scheduler and none, after the Job was resumed: it, too, is of the same pods.
+#[test]
+fn a_group_that_is_made_for_the_pods_of_a_job_takes_what_is_kept_for_it() {
+    let made = "podgroup-j";
+    for asks in [false, true] {
+        for is_group_first in [false, true] {
+            let mut world = world();
+            let job = held_job("j", r#"{"A100": 5}"#);
+            world.job(&job);
+            assert_eq!(world.resume(), ["j"]);
+            world.job(&resumed(job.clone()));
+            let group = if asks { asking(made, 5) } else { group(made, 5) };
+            let members: Vec<_> = (0..5).map(|index| member("j", index, made)).collect();
+            if is_group_first {
+                world.group(&group);
+                world.pods(members.clone());
+            } else {
+                // As they are before the controllers have written it on them.
+                world.pods((0..4).map(|index| pod(&format!("j-{index}")).asks("A100", 1).controlled_by("Job", "j")));
+                world.pods(members.clone());
+                world.group(&group);
+            }
+            assert_eq!(world.admit().len(), 5, "{asks} {is_group_first}");
+            assert_eq!(world.kept("team-a"), 0, "{asks} {is_group_first}");
+            // One of the same name that is made anew has pods, and a group, of its own.
+            for index in 0..5 {
+                world.remove_pod(&format!("j-{index}"));
+            }
+            world.remove_group("team", made);
+            world.job(&job.clone().set(["metadata", "uid"], "k"));
+            assert_eq!(world.resume(), ["j"]);
+            assert_eq!(world.kept("team-a"), 5);
+        }
+    }
+}
+
 /// What was kept for the group kept out the Job that makes its pods: nobody ever got in.
 #[test]
 fn a_group_and_its_job_are_let_in_beside_each_other() {
