@@ -37,6 +37,10 @@ pub const MGPU_CONTAINERS: usize = 16;
 /// What a pod says about nodes: labels of its selector, terms, requirements and values of its affinity, and tolerations in
 /// all. Each is compared with every node.
 pub const NODE_TERMS: usize = 1024;
+/// Length of all that in all: it is kept as long as the pod waits.
+pub const NODE_TEXTS_LENGTH: usize = 32_768;
+/// Requests and limits of all containers of a pod, entry by entry: Kubernetes bounds neither the containers nor what each names.
+pub const CONTAINER_RESOURCES: usize = 1024;
 /// Length of a label selector on namespaces, which is evaluated for every pod of the queue.
 pub const SELECTOR_LENGTH: usize = 4096;
 /// Claims that a pod names: Kubernetes lets it name thousands, and each is looked up whenever the pod is seen.
@@ -86,6 +90,38 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
         index += 1;
     }
     index == one.len() && index == other.len()
+}
+
+/// Counts terms and the lengths of their texts, for who keeps no more of what somebody says than that it is too much.
+#[derive(Debug)]
+pub struct Tally {
+    /// How many more there may be; none once there is one too many.
+    terms: Option<usize>,
+    /// How much longer their texts may be.
+    length: Option<usize>,
+}
+
+impl Tally {
+    /// So many terms may be there, of so many bytes in all.
+    pub const fn of(terms: usize, length: usize) -> Self {
+        Self {
+            terms: Some(terms),
+            length: Some(length),
+        }
+    }
+
+    /// Whether what was counted is too much.
+    pub const fn is_exceeded(&self) -> bool {
+        self.terms.is_none() || self.length.is_none()
+    }
+
+    /// Counts one more term, with a text of so many bytes; whether what was counted before it was not too much yet.
+    pub fn takes(&mut self, text: usize) -> bool {
+        let was_within = !self.is_exceeded();
+        self.terms = self.terms.and_then(|left| left.checked_sub(1));
+        self.length = self.length.and_then(|left| left.checked_sub(text));
+        was_within
+    }
 }
 
 /// More than a bound allows.

@@ -1,10 +1,13 @@
 //! What a pod may say at most, beside what has a parser of its own (see [`crate::bounds`]).
 
+use std::iter;
+
 use thiserror::Error;
 
-use crate::bounds::{self, BoundError, shown};
+use crate::bounds::{self, BoundError, Tally, shown};
 use crate::keys::{GROUP_NAME, QUEUE_NAME, is_operator_result};
-use crate::pod::{NodeSelectorTerm, Pod, PodSpec};
+use crate::lean::TextMap;
+use crate::pod::{NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, ResourceRequirements, Toleration};
 
 /// A pod that says more than it may.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -16,6 +19,9 @@ pub enum PodBoundError {
     /// Too much about nodes.
     #[error("{0}")]
     Nodes(BoundError),
+    /// Too much about what containers request.
+    #[error("{0}")]
+    Containers(BoundError),
     /// Too many results of an admission; the key is one of theirs.
     #[error("annotation {key}: {source}")]
     Results { key: String, source: BoundError },
@@ -54,50 +60,104 @@ pub fn check<S: AsRef<str>>(pod: &Pod<S>) -> Result<(), PodBoundError> {
         let text = pod.metadata.annotations.get(key).unwrap_or_default();
         BoundError::length(text, most, remedy).map_err(|source| PodBoundError::Annotation { key, source })?;
     }
-    let count = node_terms(&pod.spec);
+    for (count, of, most, remedy) in [
+        (
+            node_terms(&pod.spec),
+            "labels, requirements and values in spec.nodeSelector, spec.affinity.nodeAffinity and spec.tolerations",
+            bounds::NODE_TERMS,
+            "select nodes by a label that all of them have",
+        ),
+        (
+            node_texts(&pod.spec).sum(),
+            "bytes in spec.nodeSelector, spec.affinity.nodeAffinity and spec.tolerations",
+            bounds::NODE_TEXTS_LENGTH,
+            "select nodes by a label that all of them have",
+        ),
+    ] {
+        BoundError::count(|| "the pod".to_owned(), of, count, most, remedy).map_err(PodBoundError::Nodes)?;
+    }
+    let resources = resource_lists(&pod.spec).map(TextMap::len);
     BoundError::count(
         || "the pod".to_owned(),
-        "labels, requirements and values in spec.nodeSelector, spec.affinity.nodeAffinity and spec.tolerations",
-        count,
-        bounds::NODE_TERMS,
-        "select nodes by a label that all of them have",
+        "requests and limits in its containers",
+        resources.sum(),
+        bounds::CONTAINER_RESOURCES,
+        "let fewer containers, or a container for all of them, request what they need",
     )
-    .map_err(PodBoundError::Nodes)
+    .map_err(PodBoundError::Containers)
 }
 
 /// How much a pod says about nodes: its labels, requirements and values, and its tolerations.
-pub fn node_terms<S>(spec: &PodSpec<S>) -> usize
-where
-    S: AsRef<str>,
-{
-    let of_term = |term: &NodeSelectorTerm<S>| {
-        let requirements = term.match_expressions.iter().chain(&term.match_fields);
-        1 + requirements
-            .map(|requirement| 1 + requirement.values.len())
-            .sum::<usize>()
-    };
+pub fn node_terms<S: AsRef<str>>(spec: &PodSpec<S>) -> usize {
+    node_texts(spec).count()
+}
+
+/// The lengths of what a pod says about nodes, term by term.
+fn node_texts<S: AsRef<str>>(spec: &PodSpec<S>) -> impl Iterator<Item = usize> {
     let affinity = spec
         .affinity
         .as_ref()
         .and_then(|affinity| affinity.node_affinity.as_ref());
     let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    let terms = required.map_or(0, |required| required.node_selector_terms.iter().map(of_term).sum());
-    spec.node_selector.len() + spec.tolerations.len() + terms
+    let terms = required
+        .into_iter()
+        .flat_map(|required| required.node_selector_terms.iter());
+    let labels = spec.node_selector.iter().map(of_label);
+    labels
+        .chain(spec.tolerations.iter().map(of_toleration))
+        .chain(terms.flat_map(of_term))
+}
+
+fn of_term<S: AsRef<str>>(term: &NodeSelectorTerm<S>) -> impl Iterator<Item = usize> {
+    let requirements = term.match_expressions.iter().chain(&term.match_fields);
+    let of_requirements = requirements.flat_map(|requirement| {
+        let values = requirement.values.iter().map(|value| value.as_ref().len());
+        iter::once(of_requirement(requirement)).chain(values)
+    });
+    iter::once(0).chain(of_requirements)
+}
+
+fn of_label((key, value): (&str, &str)) -> usize {
+    key.len() + value.len()
+}
+
+fn of_toleration<S: AsRef<str>>(toleration: &Toleration<S>) -> usize {
+    let Toleration {
+        key,
+        operator,
+        value,
+        effect,
+    } = toleration;
+    length([key, operator, value, effect])
+}
+
+fn of_requirement<S: AsRef<str>>(requirement: &NodeSelectorRequirement<S>) -> usize {
+    length([&requirement.key, &requirement.operator])
+}
+
+fn length<S: AsRef<str>, const N: usize>(texts: [&Option<S>; N]) -> usize {
+    texts.into_iter().flatten().map(|text| text.as_ref().len()).sum()
 }
 
 /// Cuts what a pod says about nodes where that is more than it may: what is left is still more than that, and no longer.
-pub fn cut_node_terms<S: AsRef<str>>(spec: &mut PodSpec<S>) {
-    if node_terms(spec) <= bounds::NODE_TERMS {
+pub fn cut_node_terms<S>(spec: &mut PodSpec<S>)
+where
+    S: AsRef<str> + for<'t> From<&'t str>,
+{
+    let mut tally = Tally::of(bounds::NODE_TERMS, bounds::NODE_TEXTS_LENGTH);
+    if node_texts(spec).all(|text| tally.takes(text) && !tally.is_exceeded()) {
         return;
     }
-    let mut left = bounds::NODE_TERMS + 1;
-    let mut take = |wanted: usize| {
-        let taken = wanted.min(left);
-        left -= taken;
-        taken
-    };
-    cut(&mut spec.tolerations, &mut take);
-    spec.node_selector.truncate(take(spec.node_selector.len()));
+    let mut tally = Tally::of(bounds::NODE_TERMS, bounds::NODE_TEXTS_LENGTH);
+    keep(&mut spec.tolerations, |toleration| {
+        tally.takes(of_toleration(toleration))
+    });
+    let labels = spec
+        .node_selector
+        .iter()
+        .take_while(|label| tally.takes(of_label(*label)));
+    let labels = labels.count();
+    spec.node_selector.truncate(labels);
     let affinity = spec
         .affinity
         .as_mut()
@@ -106,14 +166,17 @@ pub fn cut_node_terms<S: AsRef<str>>(spec: &mut PodSpec<S>) {
     if let Some(required) = required {
         let terms = &mut required.node_selector_terms;
         terms.retain_mut(|term| {
-            let is_kept = take(1) > 0;
+            let is_kept = tally.takes(0);
             for requirements in [&mut term.match_expressions, &mut term.match_fields] {
-                requirements.retain_mut(|requirement| {
-                    let is_kept = take(1) > 0;
-                    cut(&mut requirement.values, &mut take);
+                keep(requirements, |requirement| {
+                    let is_kept = tally.takes(of_requirement(requirement));
+                    keep(&mut requirement.values, |value| {
+                        let length = value.as_ref().len();
+                        shorten(value);
+                        tally.takes(length)
+                    });
                     is_kept
                 });
-                requirements.shrink_to_fit();
             }
             is_kept
         });
@@ -121,9 +184,42 @@ pub fn cut_node_terms<S: AsRef<str>>(spec: &mut PodSpec<S>) {
     }
 }
 
-fn cut<T>(list: &mut Vec<T>, take: &mut impl FnMut(usize) -> usize) {
-    list.truncate(take(list.len()));
+/// A value may be as long as an object: API servers before 1.32 take any.
+fn shorten<S>(value: &mut S)
+where
+    S: AsRef<str> + for<'t> From<&'t str>,
+{
+    let text = value.as_ref();
+    // One byte more than may be there, or up to three, is still too long.
+    let end = text.ceil_char_boundary(bounds::NODE_TEXTS_LENGTH + 1);
+    if end < text.len() {
+        *value = S::from(&text[..end]);
+    }
+}
+
+fn keep<T>(list: &mut Vec<T>, is_kept: impl FnMut(&mut T) -> bool) {
+    list.retain_mut(is_kept);
     list.shrink_to_fit();
+}
+
+/// What the containers of a pod request, and their limits.
+fn resource_lists<S>(spec: &PodSpec<S>) -> impl Iterator<Item = &TextMap<S>> {
+    let containers = spec.containers.iter().chain(&spec.init_containers);
+    containers.flat_map(|container| [&container.resources.requests, &container.resources.limits])
+}
+
+/// Cuts what the containers of a pod request where that is more than they may: what is left is still more than that.
+pub fn cut_container_resources<S: AsRef<str>>(spec: &mut PodSpec<S>) {
+    let mut left = bounds::CONTAINER_RESOURCES + 1;
+    for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
+        let ResourceRequirements { requests, limits } = &mut container.resources;
+        for list in [requests, limits] {
+            if list.len() > left {
+                list.truncate(left);
+            }
+            left -= list.len();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -181,6 +277,71 @@ mod tests {
             let mut spec: PodSpec<String> = serde_json::from_value(spec).unwrap();
             cut_node_terms(&mut spec);
             assert_eq!(node_terms(&spec), cut_to);
+        }
+    }
+
+    #[test]
+    fn what_a_pod_says_about_nodes_is_not_long_either() {
+        let most = bounds::NODE_TEXTS_LENGTH;
+        let long = |length: usize| "x".repeat(length);
+        let values = |values: &[String]| {
+            json!({"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "zone", "operator": "In", "values": values}]},
+            ]}}}}})
+        };
+        let tolerations = |count: usize| {
+            let toleration = json!({"key": long(300), "operator": "Equal", "value": long(20)});
+            json!({"spec": {"tolerations": vec![toleration; count], "nodeSelector": {"zone": long(300)}}})
+        };
+        for (pod, is_too_long) in [
+            (values(&[long(most - 6)]), false),
+            (values(&[long(most - 5)]), true),
+            (values(&[long(4), long(1_000_000), long(4)]), true),
+            (values(&["ü".repeat(most)]), true),
+            (tolerations(99), false),
+            (tolerations(101), true),
+            (tolerations(1000), true),
+        ] {
+            let checked = checked(&pod);
+            assert_eq!(checked.is_err(), is_too_long);
+            if let Err(error) = checked {
+                assert!(
+                    error.ends_with("select nodes by a label that all of them have"),
+                    "{error}"
+                );
+            }
+            let pod: Pod<Box<str>> = serde_json::from_value(pod).unwrap();
+            let mut spec = pod.spec.clone();
+            cut_node_terms(&mut spec);
+            let length: usize = node_texts(&spec).sum();
+            assert_eq!(length > most, is_too_long);
+            assert!(length < 2 * most + 10 && (is_too_long || spec == pod.spec), "{length}");
+        }
+    }
+
+    #[test]
+    fn containers_do_not_request_without_end() {
+        let lists = |containers: usize, resources: usize| {
+            let resources: serde_json::Map<_, _> =
+                (0..resources).map(|index| (format!("r{index}"), json!("1"))).collect();
+            let container = json!({"resources": {"requests": resources, "limits": resources}});
+            json!({"spec": {"containers": vec![container.clone(); containers], "initContainers": [container]}})
+        };
+        let entries = |spec: &PodSpec<String>| resource_lists(spec).map(TextMap::len).sum::<usize>();
+        for (pod, is_too_much) in [(lists(7, 64), false), (lists(8, 64), true), (lists(300, 60), true)] {
+            let checked = checked(&pod);
+            assert_eq!(checked.is_err(), is_too_much);
+            if let Err(error) = checked {
+                assert!(
+                    error.contains("requests and limits in its containers, and 1024 are allowed"),
+                    "{error}"
+                );
+            }
+            let pod: Pod<String> = serde_json::from_value(pod).unwrap();
+            let mut spec = pod.spec.clone();
+            cut_container_resources(&mut spec);
+            assert_eq!(entries(&spec) > bounds::CONTAINER_RESOURCES, is_too_much);
+            assert!(entries(&spec) <= bounds::CONTAINER_RESOURCES + 1 && (is_too_much || spec == pod.spec));
         }
     }
 

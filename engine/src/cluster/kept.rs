@@ -2,7 +2,7 @@
 
 use crds::keys::{ADMITTED_CONDITION, CROSS_QUOTA_LABEL, TASK_SPEC, is_charged_by};
 use crds::pod::{Metadata, OwnerReference, PodSpec, PodStatus, TextMap};
-use crds::pod_bounds::cut_node_terms;
+use crds::pod_bounds::{cut_container_resources, cut_node_terms};
 
 use super::controller::{LONGEST_NAME, cut};
 use super::{gates, pod};
@@ -38,6 +38,7 @@ pub(crate) fn to_keep(pod: &crds::pod::Pod<Box<str>>) -> crds::pod::Pod<Box<str>
         ..pod.spec.clone()
     };
     cut_node_terms(&mut spec);
+    cut_container_resources(&mut spec);
     let conditions = pod.status.conditions.iter();
     let told = conditions.filter(|condition| condition.r#type.as_deref() == Some(ADMITTED_CONDITION));
     crds::pod::Pod {

@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use crds::bounds::{CLAIM_TERMS, CLAIM_TEXTS_LENGTH};
+use crds::bounds::{CLAIM_TERMS, CLAIM_TEXTS_LENGTH, Tally};
 use crds::dra::{ClaimSpec, Constraint, DeviceToleration, Selector, SubRequest};
 
 /// The steps in which selectors of one namespace's claims are read and evaluated in one round, or those of one pod where somebody asks what
@@ -11,10 +11,10 @@ pub const TURN: u64 = 1 << 18;
 
 /// Why these claims, which one pod names, are not evaluated: what they ask for is too much, or too long, in all.
 pub(super) fn excess<'c>(claims: impl Iterator<Item = &'c ClaimSpec>) -> Option<String> {
-    let mut bound = Bound::default();
+    let mut tally = Tally::of(CLAIM_TERMS, CLAIM_TEXTS_LENGTH);
     let mut is_too_much = |text: usize| {
-        bound.takes(text);
-        bound.is_exceeded()
+        tally.takes(text);
+        tally.is_exceeded()
     };
     claims.flat_map(terms).any(&mut is_too_much).then(|| {
         format!(
@@ -60,40 +60,19 @@ fn of_attributes(constraint: &Constraint) -> usize {
     attributes.map(|attribute| attribute.len()).sum()
 }
 
-/// What was counted of claims so far.
-#[derive(Default)]
-struct Bound {
-    terms: usize,
-    length: usize,
-}
-
-impl Bound {
-    fn is_exceeded(&self) -> bool {
-        self.terms > CLAIM_TERMS || self.length > CLAIM_TEXTS_LENGTH
-    }
-
-    /// Counts one more; whether what was counted before it was within the bounds.
-    fn takes(&mut self, text: usize) -> bool {
-        let was_within = !self.is_exceeded();
-        self.terms += 1;
-        self.length += text;
-        was_within
-    }
-}
-
 /// Cuts a claim that asks for too much by itself, which nobody is let in by: what is left is still too much, and no more than that is kept.
 pub fn cut_excess(spec: &mut ClaimSpec) {
     if excess([&*spec].into_iter()).is_none() {
         return;
     }
-    let mut bound = Bound::default();
+    let mut tally = Tally::of(CLAIM_TERMS, CLAIM_TEXTS_LENGTH);
     let requests = &mut spec.devices.requests;
     requests.retain_mut(|request| {
         let mut keeps = |form: &mut SubRequest| {
-            let is_kept = bound.takes(0);
-            keep(&mut form.selectors, |selector| bound.takes(of_selector(selector)));
+            let is_kept = tally.takes(0);
+            keep(&mut form.selectors, |selector| tally.takes(of_selector(selector)));
             keep(&mut form.tolerations, |toleration| {
-                bound.takes(of_toleration(toleration))
+                tally.takes(of_toleration(toleration))
             });
             is_kept
         };
@@ -107,8 +86,8 @@ pub fn cut_excess(spec: &mut ClaimSpec) {
     });
     requests.shrink_to_fit();
     keep(&mut spec.devices.constraints, |constraint| {
-        let is_kept = bound.takes(of_attributes(constraint));
-        keep(&mut constraint.requests, |name| bound.takes(name.len()));
+        let is_kept = tally.takes(of_attributes(constraint));
+        keep(&mut constraint.requests, |name| tally.takes(name.len()));
         is_kept
     });
 }
