@@ -167,7 +167,9 @@ impl Question {
         let first = |request: &Wanted| self.limits(request).next();
         for request in &requests {
             if let Some(first) = first(request) {
-                self.limits(request).for_each(|other| joined.join(first, other));
+                for other in self.limits(request) {
+                    joined.join(first, other);
+                }
             }
         }
         let mut parts: Vec<Vec<Wanted>> = Vec::new();
@@ -208,11 +210,11 @@ impl Question {
                 .iter()
                 .map(|form| form.of.binary_search(&device).is_ok())
                 .collect();
-            let tied: Vec<_> = ties
+            let values: Vec<_> = ties
                 .iter()
                 .map(|tie| self.ties[**tie].values.get(device).copied().flatten())
                 .collect();
-            *firsts.entry((asked, tied, &self.devices[device])).or_insert(device)
+            *firsts.entry((asked, values, &self.devices[device])).or_insert(device)
         };
         (0..self.devices.len()).map(like).collect()
     }
