@@ -39,7 +39,7 @@ pub const MGPU_CONTAINERS: usize = 16;
 pub const NODE_TERMS: usize = 1024;
 /// Length of all that in all: it is kept as long as the pod waits.
 pub const NODE_TEXTS_LENGTH: usize = 32_768;
-/// Requests and limits of all containers of a pod, entry by entry: Kubernetes bounds neither the containers nor what each names.
+/// Containers of a pod, with their requests and limits, entry by entry: Kubernetes bounds neither.
 pub const CONTAINER_RESOURCES: usize = 1024;
 /// Length of a label selector on namespaces, which is evaluated for every pod of the queue.
 pub const SELECTOR_LENGTH: usize = 4096;

@@ -6,8 +6,9 @@ use thiserror::Error;
 
 use crate::bounds::{self, BoundError, Tally, shown};
 use crate::keys::{GROUP_NAME, QUEUE_NAME, is_operator_result};
-use crate::lean::TextMap;
-use crate::pod::{NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, ResourceRequirements, Toleration};
+use crate::pod::{
+    Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, ResourceRequirements, Toleration,
+};
 
 /// A pod that says more than it may.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -76,13 +77,12 @@ pub fn check<S: AsRef<str>>(pod: &Pod<S>) -> Result<(), PodBoundError> {
     ] {
         BoundError::count(|| "the pod".to_owned(), of, count, most, remedy).map_err(PodBoundError::Nodes)?;
     }
-    let resources = resource_lists(&pod.spec).map(TextMap::len);
     BoundError::count(
         || "the pod".to_owned(),
-        "requests and limits in its containers",
-        resources.sum(),
+        "containers, requests and limits of these",
+        container_terms(&pod.spec),
         bounds::CONTAINER_RESOURCES,
-        "let fewer containers, or a container for all of them, request what they need",
+        "use fewer containers, or let fewer of them request something",
     )
     .map_err(PodBoundError::Containers)
 }
@@ -202,16 +202,23 @@ fn keep<T>(list: &mut Vec<T>, is_kept: impl FnMut(&mut T) -> bool) {
     list.shrink_to_fit();
 }
 
-/// What the containers of a pod request, and their limits.
-fn resource_lists<S>(spec: &PodSpec<S>) -> impl Iterator<Item = &TextMap<S>> {
+/// How much there is to containers: they themselves, and what they request and are limited to.
+fn container_terms<S: AsRef<str>>(spec: &PodSpec<S>) -> usize {
     let containers = spec.containers.iter().chain(&spec.init_containers);
-    containers.flat_map(|container| [&container.resources.requests, &container.resources.limits])
+    containers.map(of_container).sum()
 }
 
-/// Cuts what the containers of a pod request where that is more than they may: what is left is still more than that.
+fn of_container<S: AsRef<str>>(container: &Container<S>) -> usize {
+    let ResourceRequirements { requests, limits } = &container.resources;
+    1 + requests.len() + limits.len()
+}
+
+/// Cuts the containers of a pod, and what they request, where that is more than may be: what is left is still more than that.
 pub fn cut_container_resources<S: AsRef<str>>(spec: &mut PodSpec<S>) {
     let mut left = bounds::CONTAINER_RESOURCES + 1;
-    for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
+    let mut cut = |container: &mut Container<S>| {
+        let is_kept = left > 0;
+        left = left.saturating_sub(1);
         let ResourceRequirements { requests, limits } = &mut container.resources;
         for list in [requests, limits] {
             if list.len() > left {
@@ -219,7 +226,12 @@ pub fn cut_container_resources<S: AsRef<str>>(spec: &mut PodSpec<S>) {
             }
             left -= list.len();
         }
-    }
+        is_kept
+    };
+    spec.containers.retain_mut(&mut cut);
+    spec.init_containers.retain_mut(&mut cut);
+    spec.containers.shrink_to_fit();
+    spec.init_containers.shrink_to_fit();
 }
 
 #[cfg(test)]
@@ -327,21 +339,20 @@ mod tests {
             let container = json!({"resources": {"requests": resources, "limits": resources}});
             json!({"spec": {"containers": vec![container.clone(); containers], "initContainers": [container]}})
         };
-        let entries = |spec: &PodSpec<String>| resource_lists(spec).map(TextMap::len).sum::<usize>();
         for (pod, is_too_much) in [(lists(7, 64), false), (lists(8, 64), true), (lists(300, 60), true)] {
             let checked = checked(&pod);
             assert_eq!(checked.is_err(), is_too_much);
             if let Err(error) = checked {
                 assert!(
-                    error.contains("requests and limits in its containers, and 1024 are allowed"),
+                    error.contains("containers, requests and limits of these, and 1024 are allowed"),
                     "{error}"
                 );
             }
             let pod: Pod<String> = serde_json::from_value(pod).unwrap();
             let mut spec = pod.spec.clone();
             cut_container_resources(&mut spec);
-            assert_eq!(entries(&spec) > bounds::CONTAINER_RESOURCES, is_too_much);
-            assert!(entries(&spec) <= bounds::CONTAINER_RESOURCES + 1 && (is_too_much || spec == pod.spec));
+            assert_eq!(container_terms(&spec) > bounds::CONTAINER_RESOURCES, is_too_much);
+            assert!(container_terms(&spec) <= bounds::CONTAINER_RESOURCES + 1 && (is_too_much || spec == pod.spec));
         }
     }
 

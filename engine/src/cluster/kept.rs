@@ -38,7 +38,10 @@ pub(crate) fn to_keep(pod: &crds::pod::Pod<Box<str>>) -> crds::pod::Pod<Box<str>
         ..pod.spec.clone()
     };
     cut_node_terms(&mut spec);
-    cut_container_resources(&mut spec);
+    // What runs is charged for all of it, also where it was there before this was a bound.
+    if spec.node_name.as_deref().is_none_or(str::is_empty) {
+        cut_container_resources(&mut spec);
+    }
     let conditions = pod.status.conditions.iter();
     let told = conditions.filter(|condition| condition.r#type.as_deref() == Some(ADMITTED_CONDITION));
     crds::pod::Pod {

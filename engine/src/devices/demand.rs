@@ -257,12 +257,9 @@ impl Devices {
     ) {
         let first = question.ties.len();
         let demand = &*demand.wanted;
-        steps.spend(
-            demand
-                .ties
-                .len()
-                .saturating_mul(room.lots.len() + demand.requests.len()),
-        );
+        let forms: usize = demand.requests.iter().map(|request| request.forms.len()).sum();
+        let named: usize = demand.ties.iter().map(|tie| tie.requests.len()).sum();
+        steps.spend(demand.ties.len() * (room.lots.len() + forms) + named * forms);
         for tie in &demand.ties {
             question.ties.push(tie.of(room));
         }

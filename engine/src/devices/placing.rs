@@ -81,7 +81,7 @@ impl Question {
         {
             return Answer::NoRoom;
         }
-        let parts = self.apart(requests);
+        let parts = self.apart(requests, steps);
         if !parts.iter().all(|requests| self.are_enough(requests)) {
             return Answer::NoRoom;
         }
@@ -97,6 +97,9 @@ impl Question {
         };
         // Each gives back what it has taken.
         for requests in &parts {
+            if steps.are_spent() {
+                return Answer::TooComplex;
+            }
             search.likes = self.likes(requests, steps);
             search.requests = requests;
             match search.request(0) {
@@ -120,13 +123,15 @@ impl Question {
             forms.map(least_own).min()
         });
         let needed = least.fold(0, usize::saturating_add);
+        let mut there = vec![false; self.devices.len()];
         let forms = requests.iter().flat_map(|request| &request.forms);
-        let own: BTreeSet<_> = forms.flat_map(|form| form.of.iter().filter(is_own)).collect();
-        needed <= own.len()
+        for device in forms.flat_map(|form| form.of.iter().filter(is_own)) {
+            there[*device] = true;
+        }
+        needed <= there.into_iter().filter(|is_there| *is_there).count()
     }
 
-    /// The requests, those with the least choice first, and last those for devices that several may have: no number of them hides that another one
-    /// gets nothing. Such as are the same to everybody become one, and what can always be had is left out.
+    /// The requests, those with the least choice first; such as are the same to everybody become one, and what can always be had is left out.
     fn ordered(&self) -> Vec<Wanted> {
         let mut requests: Vec<Wanted> = Vec::with_capacity(self.requests.len());
         let is_endless = |device: &usize| {
@@ -153,16 +158,15 @@ impl Question {
             requests.push(request.clone());
         }
         let choice = |form: &Form| form.of.len().saturating_sub(form.count);
-        let is_of_shared = |form: &Form| form.of.iter().all(|device| self.devices[*device].is_shared);
-        requests.sort_by_key(|request| {
-            let forms = request.forms.iter();
-            (forms.clone().all(is_of_shared), forms.map(choice).sum::<usize>())
-        });
+        requests.sort_by_key(|request| request.forms.iter().map(choice).sum::<usize>());
         requests
     }
 
-    /// The requests in parts, of which none takes what another could have: each can be searched for alone. In the order of their first requests.
-    fn apart(&self, requests: Vec<Wanted>) -> Vec<Vec<Wanted>> {
+    /// The requests in parts, of which none takes what another could have: each can be searched for alone. In the order of their first requests, but
+    /// those for nothing but devices that several may have come last: no number of them hides that another one gets nothing.
+    fn apart(&self, requests: Vec<Wanted>, steps: &Steps) -> Vec<Vec<Wanted>> {
+        let forms = requests.iter().flat_map(|request| &request.forms);
+        steps.spend(forms.map(|form| form.of.len()).sum::<usize>());
         let mut joined = Joined::new(self.devices.len() + self.counters.len() + self.ties.len());
         let first = |request: &Wanted| self.limits(request).next();
         for request in &requests {
@@ -182,6 +186,8 @@ impl Question {
             }
             parts[number].push(request);
         }
+        let is_shared = |form: &Form| form.of.iter().all(|device| self.devices[*device].is_shared);
+        parts.sort_by_key(|part| part.iter().flat_map(|request| &request.forms).all(is_shared));
         parts
     }
 

@@ -7,7 +7,7 @@ use crds::dra::ResourceClaim;
 use super::asked::{CardCounts, RequestAsked};
 use super::asks::Problem;
 use super::demand::DevicesWanted;
-use super::{ClaimKey, Devices};
+use super::{ClaimKey, Devices, bounds};
 use crate::steps::Steps;
 
 /// What it costs to look up what a claim comes to, in steps: thousands of pods may name the same claims, and each is read when one of these
@@ -90,8 +90,16 @@ impl Devices {
             return Some(asked);
         }
         let claim = Arc::clone(self.claim(key)?);
-        let mut asked = ClaimAsked::default();
-        for request in &claim.spec.devices.requests {
+        let mut asked = ClaimAsked {
+            unclear: bounds::excess([&claim.spec].into_iter()),
+            ..ClaimAsked::default()
+        };
+        // Of one that asks for too much a part is kept, also where something was allocated to it.
+        let requests = match asked.unclear {
+            None => &claim.spec.devices.requests[..],
+            Some(_) => &[],
+        };
+        for request in requests {
             match self.request(request, steps) {
                 Ok(found) => asked.requests.extend(found),
                 Err(Problem::NoDevice(why)) => {
