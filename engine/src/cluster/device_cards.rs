@@ -1,6 +1,7 @@
 //! The cards that nodes have by devices, beside those that they have by labels; and the labels by which pods are narrowed to them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crds::card_type::CardDevice;
 use crds::keys::{DEVICE_LABEL_PREFIX, NODE_LABEL_SET};
@@ -38,7 +39,7 @@ impl Cluster {
     /// What devices are that are a card, where any are.
     pub fn device_card(&self, card: CardId) -> Option<&DeviceCard> {
         let mut models = self.claimed.devices.inventory().models_of(self.names.card_name(card));
-        models.find_map(|model| model.card.as_ref())
+        models.find_map(|model| model.card.as_deref())
     }
 
     /// The resources by which classes provide a card.
@@ -60,7 +61,7 @@ impl Cluster {
 
 impl Offer {
     /// Puts the cards that a node has by devices beside those that it has by labels, in place of those that it had before.
-    pub(super) fn put_devices(&mut self, devices: &BTreeMap<DeviceCard, DeviceCount>, names: &mut Names) {
+    pub(super) fn put_devices(&mut self, devices: &BTreeMap<Arc<DeviceCard>, DeviceCount>, names: &mut Names) {
         if let Some(plain) = self.without_devices.take() {
             (self.allocatable, self.cards, self.problems) = *plain;
         }

@@ -1,6 +1,7 @@
 //! What claims come to, request by request, and in all.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::card::DeviceCard;
 
@@ -18,7 +19,7 @@ pub struct Asked {
 }
 
 /// Cards, and how many of each.
-pub type CardCounts = BTreeMap<DeviceCard, i64>;
+pub type CardCounts = BTreeMap<Arc<DeviceCard>, i64>;
 
 /// What one request leaves, as far as it is for cards.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,7 +165,7 @@ impl Sum {
 
 /// Whether two requests leave the same cards, and prefer none of them.
 fn are_alike(one: &RequestAsked, other: &RequestAsked) -> bool {
-    let cards = |request: &RequestAsked| -> Vec<Vec<DeviceCard>> {
+    let cards = |request: &RequestAsked| -> Vec<Vec<Arc<DeviceCard>>> {
         let choices = request.choices.iter();
         choices.map(|choice| choice.keys().cloned().collect()).collect()
     };

@@ -139,7 +139,7 @@ impl Devices {
         for device in held.filter(|device| !device.admin_access && is_meant(&device.request)) {
             let card = match self.inventory.device(&device.driver, &device.pool, &device.device) {
                 Some(model) => model.card.clone(),
-                None => Some(DeviceCard::named(&device.driver, self.inventory.drivers(), assigned?)?),
+                None => Some(DeviceCard::named(&device.driver, self.inventory.drivers(), assigned?)?.into()),
             };
             if let Some(card) = card {
                 *cards.entry(card).or_default() += 1;
@@ -215,7 +215,7 @@ impl Devices {
 
     /// The cards that a form's selectors leave; none where they leave other devices alone. Those that several nodes reach are left too,
     /// where nodes have others of their own: the scheduler may give them (`cluster/choice.rs`).
-    pub(super) fn form(&mut self, form: &SubRequest, steps: &Steps) -> Result<BTreeSet<DeviceCard>, Problem> {
+    pub(super) fn form(&mut self, form: &SubRequest, steps: &Steps) -> Result<BTreeSet<Arc<DeviceCard>>, Problem> {
         let class = self.classes.get(&form.device_class_name);
         let Some(class) = class.map(|(class, _)| Arc::clone(class)) else {
             let name = &form.device_class_name;
@@ -292,13 +292,13 @@ impl Devices {
 
     /// All of these cards that one node has: of each the most that any has which has the same of them. Who `tolerates` anything may get
     /// what is kept from others. Found again when nodes have other cards.
-    fn all_of(&mut self, cards: BTreeSet<DeviceCard>, tolerates: bool) -> Vec<CardCounts> {
+    fn all_of(&mut self, cards: BTreeSet<Arc<DeviceCard>>, tolerates: bool) -> Vec<CardCounts> {
         let version = self.rooms.version();
         let key = (cards, tolerates);
         if let Some((_, all)) = self.all.get(&key).filter(|(of, _)| *of == version) {
             return all.clone();
         }
-        let mut most = BTreeMap::<Vec<DeviceCard>, CardCounts>::new();
+        let mut most = BTreeMap::<Vec<Arc<DeviceCard>>, CardCounts>::new();
         for shape in self.rooms.shapes() {
             let there = shape.iter().filter(|(card, ..)| key.0.contains(card));
             let there = there.map(|(card, total, there)| (card.clone(), if tolerates { *there } else { *total }));

@@ -9,6 +9,10 @@ use crds::dra::{ClaimSpec, Constraint, DeviceToleration, Selector, SubRequest};
 /// its claims would come to: some ten milliseconds. What is left of them is gone on with in the next round.
 pub const TURN: u64 = 1 << 18;
 
+/// The choices that the requests of one claim may leave in all, where they leave any: for each form, each card that its selectors leave. Far more
+/// than a pod can be charged by.
+pub(super) const CHOICES: usize = 512;
+
 /// Why these claims, which one pod names, are not evaluated: what they ask for is too much, or too long, in all.
 pub(super) fn excess<'c>(claims: impl Iterator<Item = &'c ClaimSpec>) -> Option<String> {
     let mut tally = Tally::of(CLAIM_TERMS, CLAIM_TEXTS_LENGTH);

@@ -101,7 +101,7 @@ pub struct SliceChange {
     /// Models of which several nodes may reach another number of devices than before.
     pub apart: BTreeSet<Arc<Model>>,
     /// Cards of which a node has a number, beside its others, that no node had before, or that no node has any longer.
-    pub numbers: BTreeSet<DeviceCard>,
+    pub numbers: BTreeSet<Arc<DeviceCard>>,
     /// The pools that have other devices than before.
     pub pools: BTreeSet<PoolName>,
 }

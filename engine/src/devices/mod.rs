@@ -49,7 +49,7 @@ pub use room::{DeviceCount, Room};
 use selection::{Expression, Selections};
 
 /// The cards that a class provides as a resource; else why that can't be said.
-pub type Provided = Result<BTreeSet<DeviceCard>, Obstacle>;
+pub type Provided = Result<BTreeSet<Arc<DeviceCard>>, Obstacle>;
 
 /// A claim's namespace and name.
 pub type ClaimKey = (Box<str>, Box<str>);
@@ -71,7 +71,7 @@ pub struct Devices {
     selections: Selections,
     /// All of some cards that one node has, without those that are kept from new pods or with them, and of which version of the rooms' shapes
     /// that was found.
-    all: HashMap<(BTreeSet<DeviceCard>, bool), (u64, Vec<CardCounts>)>,
+    all: HashMap<(BTreeSet<Arc<DeviceCard>>, bool), (u64, Vec<CardCounts>)>,
     /// Of claims that several pods may name: who pays, by uid.
     payers: HashMap<ClaimKey, Arc<str>>,
     /// Rises with every change of devices and classes: what claims come to was found of one of these.
@@ -202,7 +202,7 @@ impl Devices {
     }
 
     /// The cards that a node has by devices, and how many of each.
-    pub fn cards_of(&self, node: &str) -> BTreeMap<DeviceCard, DeviceCount> {
+    pub fn cards_of(&self, node: &str) -> BTreeMap<Arc<DeviceCard>, DeviceCount> {
         self.rooms.at(node).map(Room::cards).unwrap_or_default()
     }
 

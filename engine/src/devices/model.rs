@@ -59,7 +59,7 @@ pub struct Model {
     /// Quantities, by domain and name.
     pub capacity: BTreeMap<Arc<str>, Arc<str>>,
     /// The card that they are; none where they are no cards.
-    pub card: Option<DeviceCard>,
+    pub card: Option<Arc<DeviceCard>>,
     /// Whether several claims may have one at once.
     pub is_shared: bool,
 }
@@ -100,7 +100,7 @@ impl Model {
     }
 
     /// The card that a device of this model is, with these drivers known.
-    fn card_by(&self, drivers: &Drivers, own: &Attributes) -> Option<DeviceCard> {
+    fn card_by(&self, drivers: &Drivers, own: &Attributes) -> Option<Arc<DeviceCard>> {
         let text = |name: &str| {
             let qualified = if name.contains('/') {
                 Cow::Borrowed(name)
@@ -110,7 +110,7 @@ impl Model {
             let value = self.attributes.get(&*qualified).or_else(|| own.get(&*qualified));
             value.and_then(Attribute::text)
         };
-        DeviceCard::of(&self.driver, drivers, text)
+        DeviceCard::of(&self.driver, drivers, text).map(Arc::new)
     }
 
     /// The model of a device of this one, with other drivers known; none where it is this one.

@@ -85,8 +85,8 @@ impl Room {
     }
 
     /// How many of each card.
-    pub fn cards(&self) -> BTreeMap<DeviceCard, DeviceCount> {
-        let mut cards = BTreeMap::<DeviceCard, DeviceCount>::new();
+    pub fn cards(&self) -> BTreeMap<Arc<DeviceCard>, DeviceCount> {
+        let mut cards = BTreeMap::<Arc<DeviceCard>, DeviceCount>::new();
         for lot in &self.lots {
             let Some(card) = &lot.device.model.card else { continue };
             let count = cards.entry(card.clone()).or_default();
@@ -169,7 +169,7 @@ impl Holders {
 }
 
 /// The cards that a node has by devices, in order: how many there are of each for new pods, and how many with those that are kept from them.
-pub type Shape = Box<[(DeviceCard, i64, i64)]>;
+pub type Shape = Box<[(Arc<DeviceCard>, i64, i64)]>;
 
 /// The devices of every node, and who holds them.
 #[derive(Debug, Default)]
@@ -205,7 +205,7 @@ impl Rooms {
     }
 
     /// A node has other devices. The cards of the shapes that are new by that, or that no node has any longer.
-    pub fn renew(&mut self, node: &Arc<str>, inventory: &Inventory) -> BTreeSet<DeviceCard> {
+    pub fn renew(&mut self, node: &Arc<str>, inventory: &Inventory) -> BTreeSet<Arc<DeviceCard>> {
         let room = Room::of(node, inventory, &self.holders);
         let (before, after) = (self.by_node.get(node).map(Room::shape), room.shape());
         let before = before.unwrap_or_default();

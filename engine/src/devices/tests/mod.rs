@@ -191,6 +191,27 @@ fn a_request_asks_for_the_cards_that_class_and_selectors_leave() {
 }
 
 #[test]
+fn requests_leave_no_more_choices_than_can_be_kept() {
+    let (mut devices, _) = world();
+    devices.apply_class(class("any", "device.driver == 'gpu.nvidia.com'", None), 0);
+    let mut ask = |requests: usize| {
+        let form = |count: usize| json!({"name": format!("f{count}"), "deviceClassName": "any", "count": count});
+        let request = |index: usize| json!({"name": format!("r{index}"), "firstAvailable": (1..=8).map(form).collect::<Vec<_>>()});
+        let requests: Vec<_> = (0..requests).map(request).collect();
+        asked(&mut devices, &json!(requests), &Value::Null)
+    };
+    // Three cards of each form.
+    assert_eq!(ask(21).unwrap().len(), 21);
+    let Err(Obstacle::Unclear(why)) = ask(22) else {
+        panic!("528 choices are taken")
+    };
+    assert!(
+        why.contains("more than 512 choices of cards in all: select fewer cards"),
+        "{why}"
+    );
+}
+
+#[test]
 fn alternatives_keep_their_order_and_their_numbers() {
     let (mut devices, _) = world();
     let form = |product: &str, count: i64| {
