@@ -339,7 +339,14 @@ mod tests {
             let container = json!({"resources": {"requests": resources, "limits": resources}});
             json!({"spec": {"containers": vec![container.clone(); containers], "initContainers": [container]}})
         };
-        for (pod, is_too_much) in [(lists(7, 64), false), (lists(8, 64), true), (lists(300, 60), true)] {
+        for (pod, is_too_much) in [
+            (lists(6, 64), false),
+            (lists(7, 64), true),
+            (lists(1023, 0), false),
+            (lists(1024, 0), true),
+            (lists(300, 60), true),
+            (lists(20_000, 0), true),
+        ] {
             let checked = checked(&pod);
             assert_eq!(checked.is_err(), is_too_much);
             if let Err(error) = checked {

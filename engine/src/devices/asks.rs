@@ -12,7 +12,7 @@ use super::card::DeviceCard;
 use super::lacking::{not_made, not_there};
 use super::model::Model;
 use super::selection::Unselected;
-use super::{ClaimKey, Devices, Provided};
+use super::{Cards, ClaimKey, Devices, Provided};
 use crate::steps::Steps;
 
 /// Of so many sets of cards it is remembered how many a node has.
@@ -215,7 +215,7 @@ impl Devices {
 
     /// The cards that a form's selectors leave; none where they leave other devices alone. Those that several nodes reach are left too,
     /// where nodes have others of their own: the scheduler may give them (`cluster/choice.rs`).
-    pub(super) fn form(&mut self, form: &SubRequest, steps: &Steps) -> Result<BTreeSet<Arc<DeviceCard>>, Problem> {
+    pub(super) fn form(&mut self, form: &SubRequest, steps: &Steps) -> Result<Cards, Problem> {
         let class = self.classes.get(&form.device_class_name);
         let Some(class) = class.map(|(class, _)| Arc::clone(class)) else {
             let name = &form.device_class_name;
@@ -292,7 +292,7 @@ impl Devices {
 
     /// All of these cards that one node has: of each the most that any has which has the same of them. Who `tolerates` anything may get
     /// what is kept from others. Found again when nodes have other cards.
-    fn all_of(&mut self, cards: BTreeSet<Arc<DeviceCard>>, tolerates: bool) -> Vec<CardCounts> {
+    fn all_of(&mut self, cards: Cards, tolerates: bool) -> Vec<CardCounts> {
         let version = self.rooms.version();
         let key = (cards, tolerates);
         if let Some((_, all)) = self.all.get(&key).filter(|(of, _)| *of == version) {

@@ -101,7 +101,7 @@ impl Catalogue {
                 return Err(Unknown::Class(form.device_class_name.to_string()));
             }
             match self.devices.form(form, steps) {
-                Ok(found) => cards.extend(found.into_iter().map(|card| card.name)),
+                Ok(found) => cards.extend(found.into_iter().map(|card| card.name.clone())),
                 Err(Problem::Unclear(why)) => return Err(Unknown::Selector(why)),
                 Err(Problem::NoDevice(why)) if self.knows_all_of_class(form, steps) => return Err(Unknown::None(why)),
                 Err(Problem::NoDevice(_) | Problem::Unevaluated) => return Err(Unknown::Devices),

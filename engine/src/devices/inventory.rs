@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crds::dra::{Capacity, DeviceTaint, DeviceTaintRule, ResourceSlice, TaintSelector};
 use crds::quantity::parse_milli;
 
-use super::card::{DeviceCard, Drivers};
+use super::Cards;
+use super::card::Drivers;
 use super::model::{Attribute, Attributes, Model};
 use super::taint_rules::TaintRules;
 use crate::texts::TextPool;
@@ -101,7 +102,7 @@ pub struct SliceChange {
     /// Models of which several nodes may reach another number of devices than before.
     pub apart: BTreeSet<Arc<Model>>,
     /// Cards of which a node has a number, beside its others, that no node had before, or that no node has any longer.
-    pub numbers: BTreeSet<Arc<DeviceCard>>,
+    pub numbers: Cards,
     /// The pools that have other devices than before.
     pub pools: BTreeSet<PoolName>,
 }

@@ -48,8 +48,11 @@ use room::Rooms;
 pub use room::{DeviceCount, Room};
 use selection::{Expression, Selections};
 
+/// Cards, each once.
+pub type Cards = BTreeSet<Arc<DeviceCard>>;
+
 /// The cards that a class provides as a resource; else why that can't be said.
-pub type Provided = Result<BTreeSet<Arc<DeviceCard>>, Obstacle>;
+pub type Provided = Result<Cards, Obstacle>;
 
 /// A claim's namespace and name.
 pub type ClaimKey = (Box<str>, Box<str>);
@@ -71,7 +74,7 @@ pub struct Devices {
     selections: Selections,
     /// All of some cards that one node has, without those that are kept from new pods or with them, and of which version of the rooms' shapes
     /// that was found.
-    all: HashMap<(BTreeSet<Arc<DeviceCard>>, bool), (u64, Vec<CardCounts>)>,
+    all: HashMap<(Cards, bool), (u64, Vec<CardCounts>)>,
     /// Of claims that several pods may name: who pays, by uid.
     payers: HashMap<ClaimKey, Arc<str>>,
     /// Rises with every change of devices and classes: what claims come to was found of one of these.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crds::dra::ResourceClaim;
 
-use super::ClaimKey;
 use super::card::DeviceCard;
 use super::inventory::{Device, Inventory, PoolName};
+use super::{Cards, ClaimKey};
 
 /// A device of a node.
 #[derive(Debug)]
@@ -205,7 +205,7 @@ impl Rooms {
     }
 
     /// A node has other devices. The cards of the shapes that are new by that, or that no node has any longer.
-    pub fn renew(&mut self, node: &Arc<str>, inventory: &Inventory) -> BTreeSet<Arc<DeviceCard>> {
+    pub fn renew(&mut self, node: &Arc<str>, inventory: &Inventory) -> Cards {
         let room = Room::of(node, inventory, &self.holders);
         let (before, after) = (self.by_node.get(node).map(Room::shape), room.shape());
         let before = before.unwrap_or_default();
@@ -214,7 +214,7 @@ impl Rooms {
         } else {
             self.by_node.insert(Arc::clone(node), room);
         }
-        let mut cards = BTreeSet::new();
+        let mut cards = Cards::new();
         if before == after {
             return cards;
         }

@@ -125,7 +125,7 @@ fn nodes_have_what_their_drivers_publish_and_nothing_twice() {
     let devices = world();
     let on = |node: &str| -> Vec<(String, i64)> {
         let cards = devices.cards_of(node).into_iter();
-        cards.map(|(card, count)| (card.name, count.total)).collect()
+        cards.map(|(card, count)| (card.name.clone(), count.total)).collect()
     };
     let one = |name: &str| (name.to_owned(), 1);
     assert_eq!(on("n1"), [one(A100)]);
@@ -259,7 +259,7 @@ fn devices_of_a_driver_that_the_configuration_names_become_cards_and_cease_to_be
     devices.apply_slice(&slice("n7", "npu.example.com", &[npu("npu-0"), half]), 0, &mut texts);
     let names = |devices: &Devices| -> Vec<String> {
         let cards = devices.cards_of("n7").into_keys();
-        cards.map(|card| card.name).collect()
+        cards.map(|card| card.name.clone()).collect()
     };
     assert_eq!(names(&devices), [""; 0]);
     let drivers = |profile: Option<&str>| {
