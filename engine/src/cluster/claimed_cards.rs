@@ -186,7 +186,9 @@ impl Cluster {
         if let Some(own) = own.find(|own| own.is(written)) {
             return Some(own.clone());
         }
-        let is_claimed = claimed.is_some_and(Claimed::may_be_for_cards) || matches!(written, Assigned::Counted(_));
+        let is_unclear = task.unreadable.is_some() && claimed.is_some();
+        let may_be_claimed = is_unclear || claimed.is_some_and(Claimed::may_be_for_cards);
+        let is_claimed = may_be_claimed || matches!(written, Assigned::Counted(_));
         let Some(let_in) = let_in.filter(|_| is_claimed) else {
             return match written {
                 Assigned::Card(card) => Some(Alternative::Card(*card)),

@@ -1,6 +1,6 @@
 //! What is kept of a pod while it waits to be taken in, and to read it again when what it claims has changed.
 
-use crds::keys::{ADMITTED_CONDITION, CROSS_QUOTA_LABEL, TASK_SPEC, is_charged_by};
+use crds::keys::{ADMITTED_CONDITION, CARD_ASSIGNED, CROSS_QUOTA_LABEL, TASK_SPEC, is_charged_by};
 use crds::pod::{Metadata, OwnerReference, PodSpec, PodStatus, TextMap};
 use crds::pod_bounds::{cut_container_resources, cut_node_terms};
 
@@ -38,8 +38,9 @@ pub(crate) fn to_keep(pod: &crds::pod::Pod<Box<str>>) -> crds::pod::Pod<Box<str>
         ..pod.spec.clone()
     };
     cut_node_terms(&mut spec);
-    // What runs is charged for all of it, also where it was there before this was a bound.
-    if spec.node_name.as_deref().is_none_or(str::is_empty) {
+    // Who was let in, or runs, is charged for all of it, also where it was there before this was a bound.
+    let is_in = metadata.annotations.contains_key(CARD_ASSIGNED) || spec.node_name.is_some();
+    if !is_in {
         cut_container_resources(&mut spec);
     }
     let conditions = pod.status.conditions.iter();
@@ -93,6 +94,21 @@ mod tests {
         let length = format!("{kept:?}").len();
         assert!(length < 4_000, "{length}");
         assert_eq!(kept.metadata.annotations.len(), 1, "that there are any is known");
+    }
+
+    #[test]
+    fn of_containers_without_end_no_more_is_kept_than_that_but_of_who_was_let_in() {
+        let container = json!({ "resources": { "requests": { "cpu": "1", "nvidia.com/gpu": "1" } } });
+        for (annotations, node, kept) in [
+            (json!({}), Value::Null, 342),
+            (json!({ CARD_ASSIGNED: "A100" }), Value::Null, 400),
+            (json!({}), json!("n1"), 400),
+        ] {
+            let spec = json!({ "containers": vec![container.clone(); 400], "nodeName": node });
+            let pod = json!({ "metadata": { "name": "p", "annotations": annotations }, "spec": spec });
+            let pod: crds::pod::Pod<Box<str>> = serde_json::from_value(pod).unwrap();
+            assert_eq!(to_keep(&pod).spec.containers.len(), kept);
+        }
     }
 
     #[test]

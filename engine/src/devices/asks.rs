@@ -96,6 +96,9 @@ impl Devices {
                 sum.note_paid(claim, !asked.requests.is_empty());
             } else {
                 sum.asked_for.extend(asked.requests.iter().cloned());
+                if let Some(why) = bounds::too_many_choices(sum.asked_for.iter()) {
+                    return Asked::kept_by(Obstacle::Unclear(format!("up to claim {name} ({claim}), {why}")));
+                }
             }
         }
         sum.asked()

@@ -1,17 +1,20 @@
 //! How much claims may ask to be evaluated: tenants write their selectors, each of which is read, and judged for every kind of device.
 
+use std::collections::BTreeMap;
 use std::iter;
 
 use crds::bounds::{CLAIM_TERMS, CLAIM_TEXTS_LENGTH, Tally};
 use crds::dra::{ClaimSpec, Constraint, DeviceToleration, Selector, SubRequest};
 
+use super::asked::RequestAsked;
+
 /// The steps in which selectors of one namespace's claims are read and evaluated in one round, or those of one pod where somebody asks what
 /// its claims would come to: some ten milliseconds. What is left of them is gone on with in the next round.
 pub const TURN: u64 = 1 << 18;
 
-/// The choices that the requests of one claim may leave in all, where they leave any: for each form, each card that its selectors leave. Far more
-/// than a pod can be charged by.
-pub(super) const CHOICES: usize = 512;
+/// The choices that the requests of all claims of a pod may leave: for each form, each card that its selectors leave. Far more than a pod can be
+/// charged by.
+const CHOICES: usize = 512;
 
 /// Why these claims, which one pod names, are not evaluated: what they ask for is too much, or too long, in all.
 pub(super) fn excess<'c>(claims: impl Iterator<Item = &'c ClaimSpec>) -> Option<String> {
@@ -24,6 +27,17 @@ pub(super) fn excess<'c>(claims: impl Iterator<Item = &'c ClaimSpec>) -> Option<
         format!(
             "the claims of a pod have at most {CLAIM_TERMS} requests, alternatives, selectors, tolerations, constraints and names in \
              constraints in all, and at most {CLAIM_TEXTS_LENGTH} characters in these in all: use fewer or shorter ones"
+        )
+    })
+}
+
+/// Why requests are not charged that leave so many choices.
+pub(super) fn too_many_choices<'r>(requests: impl Iterator<Item = &'r RequestAsked>) -> Option<String> {
+    let choices = requests.flat_map(|request| &request.choices);
+    let count: usize = choices.map(BTreeMap::len).sum();
+    (count > CHOICES).then(|| {
+        format!(
+            "requests leave {count} choices of cards in all, and {CHOICES} are allowed: select fewer cards, or give fewer alternatives"
         )
     })
 }

@@ -114,13 +114,9 @@ impl Devices {
                 }
             }
         }
-        let open = asked.requests.iter().filter(|request| request.choices.len() > 1);
-        if open.map(|request| request.choices.len()).sum::<usize>() > bounds::CHOICES {
+        if let Some(why) = bounds::too_many_choices(asked.requests.iter()) {
             asked.requests.clear();
-            asked.unclear = Some(format!(
-                "its requests may be given one of more than {} choices of cards in all: select fewer cards, or give fewer alternatives",
-                bounds::CHOICES
-            ));
+            asked.unclear = Some(why);
         }
         asked.wanted = Arc::new(self.wanted_by(&claim, steps));
         if steps.are_spent() {

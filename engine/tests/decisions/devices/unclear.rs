@@ -38,6 +38,22 @@ fn a_claim_that_is_not_evaluated_is_no_way_past_the_queue_of_its_namespace() {
     assert_eq!(world.refusal_of("p"), "InsufficientScalarQuota");
 }
 
+/// After a restart, where no more is known than what was written: others were let in by its quota.
+#[test]
+fn who_was_let_in_holds_what_is_written_on_it_where_its_claim_is_not_evaluated() {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+    world.claim("c", &selecting(NVIDIA, NOT_EVALUATED), &json!({}));
+    let let_in = bare_pod("p")
+        .queue("team-a")
+        .annotation("volcano.sh/card.assigned", "A");
+    world.pod(&claiming(let_in, "c"));
+    world.claim("d", &exactly(1, Some("A")), &json!({}));
+    world.pod(&claiming(pod("q"), "d"));
+    assert_eq!(world.admit_names(), [""; 0]);
+    assert_eq!(world.refusal_of("q"), "InsufficientScalarQuota");
+}
+
 #[test]
 fn devices_that_several_nodes_reach_are_no_way_past_it_either() {
     let mut world = world();
