@@ -40,7 +40,7 @@ pub const NODE_TERMS: usize = 1024;
 /// Length of all that in all: it is kept as long as the pod waits.
 pub const NODE_TEXTS_LENGTH: usize = 32_768;
 /// Containers of a pod, with their requests and limits, entry by entry: Kubernetes bounds neither.
-pub const CONTAINER_RESOURCES: usize = 1024;
+pub const CONTAINER_TERMS: usize = 1024;
 /// Length of a label selector on namespaces, which is evaluated for every pod of the queue.
 pub const SELECTOR_LENGTH: usize = 4096;
 /// Claims that a pod names: Kubernetes lets it name thousands, and each is looked up whenever the pod is seen.

@@ -6,7 +6,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use crds::bounds::{CONTAINER_RESOURCES, MGPU_CONTAINERS, NODE_TERMS, RESOURCES, TASKS};
+use crds::bounds::{CONTAINER_TERMS, MGPU_CONTAINERS, NODE_TERMS, RESOURCES, TASKS};
 use crds::card_counts::CardRequest;
 use crds::dra::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use crds::job::Job;
@@ -128,7 +128,7 @@ target!(pods, "pods", |object| {
     let containers = mgpu.iter().flatten().map(|mgpu| mgpu.containers.len());
     assert!(containers.sum::<usize>() <= MGPU_CONTAINERS);
     assert!(nodes.is_none() || pod_bounds::node_terms(&pod.spec) <= NODE_TERMS);
-    assert!(nodes.is_none() || pod.spec.containers.len() + pod.spec.init_containers.len() <= CONTAINER_RESOURCES);
+    assert!(nodes.is_none() || pod.spec.containers.len() + pod.spec.init_containers.len() <= CONTAINER_TERMS);
     request.is_some() && mgpu.is_some() && nodes.is_some()
 });
 

@@ -2,7 +2,7 @@
 
 use crds::keys::{ADMITTED_CONDITION, CARD_ASSIGNED, CROSS_QUOTA_LABEL, TASK_SPEC, is_charged_by};
 use crds::pod::{Metadata, OwnerReference, PodSpec, PodStatus, TextMap};
-use crds::pod_bounds::{cut_container_resources, cut_node_terms};
+use crds::pod_bounds::{cut_containers, cut_node_terms};
 
 use super::controller::{LONGEST_NAME, cut};
 use super::{gates, pod};
@@ -41,7 +41,7 @@ pub(crate) fn to_keep(pod: &crds::pod::Pod<Box<str>>) -> crds::pod::Pod<Box<str>
     // Who was let in, or runs, is charged for all of it, also where it was there before this was a bound.
     let is_in = metadata.annotations.contains_key(CARD_ASSIGNED) || spec.node_name.is_some();
     if !is_in {
-        cut_container_resources(&mut spec);
+        cut_containers(&mut spec);
     }
     let conditions = pod.status.conditions.iter();
     let told = conditions.filter(|condition| condition.r#type.as_deref() == Some(ADMITTED_CONDITION));
