@@ -186,7 +186,9 @@ impl Cluster {
         if let Some(own) = own.find(|own| own.is(written)) {
             return Some(own.clone());
         }
-        let is_unclear = task.unreadable.is_some() && claimed.is_some();
+        // Where it requests cards besides, what is written may be one of those.
+        let requests_none = |claimed: &Claimed| self.card_resources_of(&claimed.others).is_empty();
+        let is_unclear = task.unreadable.is_some() && claimed.is_some_and(requests_none);
         let may_be_claimed = is_unclear || claimed.is_some_and(Claimed::may_be_for_cards);
         let is_claimed = may_be_claimed || matches!(written, Assigned::Counted(_));
         let Some(let_in) = let_in.filter(|_| is_claimed) else {

@@ -54,6 +54,7 @@ impl Devices {
         }
         let mut sum = Sum::default();
         let mut seen = BTreeSet::new();
+        let mut choices = 0;
         for Named { name, claim, shared } in named {
             let Some(claim) = claim else {
                 return Asked::kept_by(Obstacle::Missing(not_made(name)));
@@ -89,6 +90,11 @@ impl Devices {
             if let Some(why) = &asked.unclear {
                 return Asked::kept_by(Obstacle::Unclear(format!("claim {name} ({claim}), {why}")));
             }
+            // Those that another pays for count as well: it may go, and this one pay.
+            choices += bounds::choices_of(&asked.requests);
+            if let Some(why) = bounds::too_many_choices(choices) {
+                return Asked::kept_by(Obstacle::Unclear(format!("up to claim {name} ({claim}), {why}")));
+            }
             if let Some(why) = &asked.unknown {
                 sum.unknown.get_or_insert_with(|| format!("claim {name}, {why}"));
             }
@@ -96,9 +102,6 @@ impl Devices {
                 sum.note_paid(claim, !asked.requests.is_empty());
             } else {
                 sum.asked_for.extend(asked.requests.iter().cloned());
-                if let Some(why) = bounds::too_many_choices(sum.asked_for.iter()) {
-                    return Asked::kept_by(Obstacle::Unclear(format!("up to claim {name} ({claim}), {why}")));
-                }
             }
         }
         sum.asked()

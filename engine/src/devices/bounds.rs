@@ -31,10 +31,14 @@ pub(super) fn excess<'c>(claims: impl Iterator<Item = &'c ClaimSpec>) -> Option<
     })
 }
 
-/// Why requests are not charged that leave so many choices.
-pub(super) fn too_many_choices<'r>(requests: impl Iterator<Item = &'r RequestAsked>) -> Option<String> {
-    let choices = requests.flat_map(|request| &request.choices);
-    let count: usize = choices.map(BTreeMap::len).sum();
+/// How many choices requests leave.
+pub(super) fn choices_of(requests: &[RequestAsked]) -> usize {
+    let choices = requests.iter().flat_map(|request| &request.choices);
+    choices.map(BTreeMap::len).sum()
+}
+
+/// Why requests are not charged that leave so many choices in all.
+pub(super) fn too_many_choices(count: usize) -> Option<String> {
     (count > CHOICES).then(|| {
         format!(
             "requests leave {count} choices of cards in all, and {CHOICES} are allowed: select fewer cards, or give fewer alternatives"

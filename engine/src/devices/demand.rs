@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use crds::dra::{DeviceTaint, DeviceToleration, ResourceClaim, SubRequest};
+use crds::dra::{Constraint, DeviceTaint, DeviceToleration, Request, ResourceClaim, SubRequest};
 
 use super::bounds;
 use super::charged::{Charged, keep_charged};
@@ -77,23 +77,22 @@ pub struct Meant<'c> {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct RequestDemand {
-    name: Box<str>,
     forms: Box<[FormDemand]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct FormDemand {
-    name: Box<str>,
     /// Those of its class, and its own.
     selectors: Box<[Expression]>,
     /// How many; none for all that a node has.
     count: Option<usize>,
     tolerations: Box<[DeviceToleration]>,
+    /// The ties of the claim that hold for it, by their number.
+    ties: Box<[u16]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct TieDemand {
-    requests: Box<[Box<str>]>,
     attribute: Box<str>,
     differ: bool,
 }
@@ -138,8 +137,7 @@ impl Devices {
         let selectors = self.expressions(class, &[], &steps)?;
         let fails_on = self.fails_on([&form].into_iter(), &steps);
         let request = RequestDemand {
-            name: "".into(),
-            forms: [form_demand(&form, selectors)].into(),
+            forms: [form_demand(&form, selectors, Box::default())].into(),
         };
         Some(ClaimDemand {
             shared: None,
@@ -158,35 +156,36 @@ impl Devices {
     /// What a claim asks of the devices of one node, as far as that is for cards.
     pub(super) fn wanted_by(&self, claim: &ResourceClaim, steps: &Steps) -> DevicesWanted {
         let devices = &claim.spec.devices;
+        let ties = devices.constraints.iter().filter_map(|constraint| {
+            let (attribute, differ) = match (&constraint.match_attribute, &constraint.distinct_attribute) {
+                (Some(attribute), _) => (attribute.clone(), false),
+                (None, Some(attribute)) => (attribute.clone(), true),
+                (None, None) => return None,
+            };
+            Some((constraint, TieDemand { attribute, differ }))
+        });
+        let ties: Vec<_> = ties.collect();
+        let ties_of = |request: &Request, form: &SubRequest| {
+            let named = ties.iter().map(|(constraint, _)| constraint.requests.len());
+            steps.spend(ties.len() + named.sum::<usize>());
+            let all = (0..).zip(&ties);
+            let holding = all.filter(|(_, (constraint, _))| is_tied(constraint, request, form));
+            holding.map(|(place, _)| place).collect()
+        };
         let requests = devices.requests.iter().filter_map(|request| {
             let forms = request.exactly.iter().chain(&request.first_available);
             let forms = forms.filter(|form| !form.admin_access).filter_map(|form| {
                 let (class, _) = self.classes.get(&form.device_class_name)?;
                 let selectors = self.expressions(class, &form.selectors, steps)?;
                 let is_for_cards = self.are_for_cards(&selectors, steps);
-                is_for_cards.then(|| form_demand(form, selectors))
+                is_for_cards.then(|| form_demand(form, selectors, ties_of(request, form)))
             });
             let forms: Box<[_]> = forms.collect();
-            let name = request.name.clone();
-            (!forms.is_empty()).then_some(RequestDemand { name, forms })
+            (!forms.is_empty()).then_some(RequestDemand { forms })
         });
-        let ties = devices.constraints.iter().filter_map(|constraint| {
-            let (attribute, differ) = match (&constraint.match_attribute, &constraint.distinct_attribute) {
-                (Some(attribute), _) => (attribute, false),
-                (None, Some(attribute)) => (attribute, true),
-                (None, None) => return None,
-            };
-            Some(TieDemand {
-                requests: constraint.requests.clone().into(),
-                attribute: attribute.clone(),
-                differ,
-            })
-        });
-        DevicesWanted::new(
-            requests.collect(),
-            ties.collect(),
-            self.fails_on(forms_of(claim), steps),
-        )
+        let requests = requests.collect();
+        let fails_on = self.fails_on(forms_of(claim), steps);
+        DevicesWanted::new(requests, ties.into_iter().map(|(_, tie)| tie).collect(), fails_on)
     }
 
     /// The models of devices on which a selector of these forms fails.
@@ -257,9 +256,7 @@ impl Devices {
     ) {
         let first = question.ties.len();
         let demand = &*demand.wanted;
-        let forms: usize = demand.requests.iter().map(|request| request.forms.len()).sum();
-        let named: usize = demand.ties.iter().map(|tie| tie.requests.len()).sum();
-        steps.spend(demand.ties.len() * (room.lots.len() + forms) + named * forms);
+        steps.spend(demand.ties.len() * room.lots.len());
         for tie in &demand.ties {
             question.ties.push(tie.of(room));
         }
@@ -281,12 +278,7 @@ impl Devices {
                     None if of.len() == selected.len() && !of.is_empty() => of.len(),
                     None => return None,
                 };
-                let ties = demand
-                    .ties
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, tie)| tie.is_for(request, form));
-                let ties = ties.map(|(place, _)| first + place).collect();
+                let ties = form.ties.iter().map(|tie| first + usize::from(*tie)).collect();
                 Some(Form { of, count, ties })
             });
             question.requests.push(Wanted { forms: forms.collect() });
@@ -312,9 +304,9 @@ impl ClaimDemand {
     }
 }
 
-fn form_demand(form: &SubRequest, selectors: Box<[Expression]>) -> FormDemand {
+fn form_demand(form: &SubRequest, selectors: Box<[Expression]>, ties: Box<[u16]>) -> FormDemand {
     FormDemand {
-        name: form.name.clone(),
+        ties,
         selectors,
         count: form.count().map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         tolerations: form.tolerations.clone().into(),
@@ -329,15 +321,16 @@ impl FormDemand {
     }
 }
 
-impl TieDemand {
-    fn is_for(&self, request: &RequestDemand, form: &FormDemand) -> bool {
-        let names = |named: &str| match named.split_once('/') {
-            Some((of, part)) => *of == *request.name && *part == *form.name,
-            None => *named == *request.name,
-        };
-        self.requests.is_empty() || self.requests.iter().any(|named| names(named))
-    }
+/// Whether a constraint holds for a form of a request: it names none, the request, or that form of it.
+fn is_tied(constraint: &Constraint, request: &Request, form: &SubRequest) -> bool {
+    let names = |named: &str| match named.split_once('/') {
+        Some((of, part)) => *of == *request.name && *part == *form.name,
+        None => *named == *request.name,
+    };
+    constraint.requests.is_empty() || constraint.requests.iter().any(|named| names(named))
+}
 
+impl TieDemand {
     fn of(&self, room: &Room) -> Tie {
         let value_of = |lot: usize| room.lots[lot].device.attribute(&self.attribute);
         let lots = 0..room.lots.len();

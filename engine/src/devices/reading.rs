@@ -114,7 +114,7 @@ impl Devices {
                 }
             }
         }
-        if let Some(why) = bounds::too_many_choices(asked.requests.iter()) {
+        if let Some(why) = bounds::too_many_choices(bounds::choices_of(&asked.requests)) {
             asked.requests.clear();
             asked.unclear = Some(why);
         }
