@@ -164,7 +164,7 @@ fn look_at(
         modes,
         now,
         may_evict: cluster.may_evict_for(queue, now),
-        is_leaving: !leaving.is_empty(),
+        leaving: leaving.clone(),
         taken: Vec::new(),
         assumed: Vec::new(),
         evicted_for: BTreeSet::new(),
@@ -232,7 +232,8 @@ struct Look {
     modes: Modes,
     now: Timestamp,
     may_evict: bool,
-    is_leaving: bool,
+    /// Pods on their way out, counted as gone.
+    leaving: Vec<PodId>,
     /// Pods that are taken back, counted as gone.
     taken: Vec<PodId>,
     /// Pods that get in by that, counted as there.
@@ -256,18 +257,52 @@ impl Look {
         if let Ok(grant) = verdict::judge(cluster, shape, None, &self.effort) {
             // A gang whose first pods have room waits for its others. Whoever others went for keeps what came free until it is let in: its turn may
             // come later, or the claim of one of those that went still be there.
-            let something_gives_way = self.is_leaving
-                || !self.taken.is_empty()
-                || shape.group.is_some()
-                || cluster.was_evicted_for(id, shape);
-            return something_gives_way
-                && is_entitled(cluster, shape, id, grant.alternative.as_ref())
-                && self.assume(cluster, id, grant);
+            let something_gives_way = self.gives_way() || shape.group.is_some() || cluster.was_evicted_for(id, shape);
+            if !something_gives_way {
+                return false;
+            }
+            if is_entitled(cluster, shape, id, grant.alternative.as_ref()) {
+                return self.assume(cluster, id, grant);
+            }
+            // Beside what is taken back for it, a gang takes what is idle, as it will when it is let in.
+            let idle = shape.group.is_some().then(|| self.idle(cluster, shape)).flatten();
+            return idle.is_some_and(|grant| self.assume(cluster, id, grant));
         }
         if !self.may_evict {
             return false;
         }
-        let Some((plan, asked)) = self.plan(cluster, shape, id) else {
+        let mut alternatives = alternatives_of(shape).into_iter();
+        alternatives.any(|alternative| !self.effort.is_spent() && self.evict_for(cluster, shape, id, alternative))
+    }
+
+    /// Whether there is room by pods that leave.
+    fn gives_way(&self) -> bool {
+        !self.leaving.is_empty() || !self.taken.is_empty()
+    }
+
+    /// Where a pod has room though nobody leaves.
+    fn idle(&self, cluster: &mut Cluster, shape: &Shape) -> Option<Grant> {
+        let gone = [&self.taken[..], &self.leaving];
+        for gone in gone {
+            self.effort.spend(gone.len());
+            cluster.put_back(gone);
+        }
+        let grant = verdict::judge(cluster, shape, None, &self.effort).ok();
+        for gone in gone {
+            cluster.take_out(gone);
+        }
+        grant
+    }
+
+    /// Takes back what a pod lacks of one of its alternatives, if it is entitled to what it gets by that; whether it will get in.
+    fn evict_for(
+        &mut self,
+        cluster: &mut Cluster,
+        shape: &Shape,
+        id: PodId,
+        alternative: Option<&Alternative>,
+    ) -> bool {
+        let Some((plan, asked)) = self.plan(cluster, shape, id, alternative) else {
             return false;
         };
         if let Some(pool) = self.pools.get() {
@@ -359,28 +394,33 @@ impl Look {
         (self.taken.len(), self.assumed.len())
     }
 
-    /// The cheapest of the pool to take back, so that a pod of this shape gets in, and what the pod is charged for then; none where nothing
-    /// would be sufficient.
-    fn plan(&mut self, cluster: &Cluster, shape: &Shape, id: PodId) -> Option<(Plan, Vec<(Dimension, i128)>)> {
+    /// The cheapest of the pool to take back, so that a pod of this shape gets in by this alternative, and what the pod is charged for then;
+    /// none where nothing would be sufficient.
+    fn plan(
+        &mut self,
+        cluster: &Cluster,
+        shape: &Shape,
+        id: PodId,
+        alternative: Option<&Alternative>,
+    ) -> Option<(Plan, Vec<(Dimension, i128)>)> {
         let is_known = |alternative: &Alternative| alternative.all(|card| cluster.resource_of(card).is_some());
-        let alternatives = alternatives_of(shape).into_iter();
-        let mut known = alternatives.filter(|alternative| alternative.is_none_or(is_known));
-        known.find_map(|alternative| {
-            let asked = asked(cluster, id, alternative);
-            // What it may lack: quota, and room on a node.
-            let charged = asked.iter().map(|(dimension, _)| *dimension);
-            let requested = shape.task.request_with(alternative).iter();
-            let requested = requested.map(|(dimension, _)| dimension);
-            let key = Key::new(cluster, shape, charged.chain(requested));
-            let at = self.stands_at();
-            let anew = |counts: bool| {
-                let effort = if counts { self.effort.clone() } else { Effort::of_gang() };
-                Pool::new(cluster, shape, key.clone(), (self.modes, self.now), at, &effort)
-            };
-            let pool = self.pools.open(&key, at, &self.taken, anew);
-            let plan = pool.cheapest(cluster, shape, alternative, &asked, &self.effort)?;
-            Some((plan, asked))
-        })
+        if !alternative.is_none_or(is_known) {
+            return None;
+        }
+        let asked = asked(cluster, id, alternative);
+        // What it may lack: quota, and room on a node.
+        let charged = asked.iter().map(|(dimension, _)| *dimension);
+        let requested = shape.task.request_with(alternative).iter();
+        let requested = requested.map(|(dimension, _)| dimension);
+        let key = Key::new(cluster, shape, charged.chain(requested));
+        let at = self.stands_at();
+        let anew = |counts: bool| {
+            let effort = if counts { self.effort.clone() } else { Effort::of_gang() };
+            Pool::new(cluster, shape, key.clone(), (self.modes, self.now), at, &effort)
+        };
+        let pool = self.pools.open(&key, at, &self.taken, anew);
+        let plan = pool.cheapest(cluster, shape, alternative, &asked, &self.effort)?;
+        Some((plan, asked))
     }
 
     /// Counts all but the first so many as waiting again.

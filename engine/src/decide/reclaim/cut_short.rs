@@ -120,7 +120,7 @@ impl Look {
             return false;
         };
         let alternative = aside.alternative();
-        let something_gives_way = aside.is_by_eviction() || self.is_leaving || !self.taken.is_empty();
+        let something_gives_way = aside.is_by_eviction() || self.gives_way();
         if !something_gives_way || !cluster.has_quota_for(aside) || !is_entitled(cluster, shape, id, alternative) {
             return false;
         }

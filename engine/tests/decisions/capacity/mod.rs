@@ -1,5 +1,6 @@
 //! The capacity documents, decided on whole clusters.
 
+mod alternatives;
 mod arguments;
 mod cut_short;
 mod dimensions;

@@ -1,0 +1,86 @@
+//! What is taken back for who takes one card or another: one that it deserves, beside what is idle (docs/rules.md, **Queues**).
+
+use super::plain;
+use super::reclaim::{RECLAIM, gone, victims};
+use super::set_aside::let_in;
+use crate::world::{Object, World, capacity, group, node, pod};
+
+/// In seconds: longer than a test goes on.
+const LONG: i64 = 100_000;
+
+/// Queue `b` has the one A that it deserves, and none of the two H; queue `a` has borrowed those. One further A is idle.
+fn borrowed() -> World {
+    let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1"));
+    world.node(&node("n1").cards("A", 2));
+    world.node(&node("n2").cards("H", 2));
+    world.queue(&plain("a").deserved_cards(r#"{"A": 1, "H": 0}"#));
+    world.queue(&plain("b").deserved_cards(r#"{"A": 1, "H": 2}"#));
+    world.pod(&pod("b-0").queue("b").asks("A", 1).assigned("A").on("n1"));
+    world.pods((0..2).map(|index| of_a(index, "H", "n2")));
+    world
+}
+
+fn of_a(index: usize, card: &str, node: &str) -> Object {
+    let pod = pod(&format!("a-{index}")).queue("a").asks(card, 1);
+    pod.assigned(card).on(node)
+}
+
+fn gang(world: &mut World, pods: i64) {
+    world.group(&group("g", pods).queue("b"));
+    world.pods((0..pods).map(|index| pod(&format!("g-{index}")).of("g").queue("b").asks("A|H", 1)));
+}
+
+#[test]
+fn a_gang_takes_back_what_it_deserves_beside_what_is_idle() {
+    let mut world = borrowed();
+    gang(&mut world, 2);
+    world.wait(5);
+    let evicted = victims(&mut world);
+    assert_eq!(evicted.len(), 1, "the other gets the idle one");
+    // On its way out, the victim doesn't end that.
+    world.pod(&of_a(if evicted[0] == "a-0" { 0 } else { 1 }, "H", "n2").deleted(LONG));
+    for _ in 0..3 {
+        world.wait(2);
+        assert_eq!(victims(&mut world), [""; 0]);
+    }
+    gone(&mut world, &evicted);
+    assert_eq!(let_in(&mut world), ["g-0", "g-1"]);
+}
+
+#[test]
+fn nothing_is_taken_back_beyond_what_is_deserved() {
+    let mut world = borrowed();
+    gang(&mut world, 4);
+    world.wait(5);
+    assert_eq!(victims(&mut world), [""; 0], "there would be three");
+}
+
+#[test]
+fn what_others_leave_is_not_kept_for_a_gang_that_deserves_none_of_it() {
+    let mut world = borrowed();
+    world.pod(&of_a(2, "A", "n1").deleted(LONG));
+    gang(&mut world, 2);
+    world.wait(5);
+    assert_eq!(victims(&mut world), [""; 0], "it has room when that one has left");
+    gone(&mut world, &["a-2".to_owned()]);
+    world.wait(5);
+    assert_eq!(victims(&mut world).len(), 1);
+}
+
+/// The first card that somebody could give is one that the queue has all of.
+#[test]
+fn who_has_all_that_it_deserves_of_one_card_gets_the_other() {
+    let mut world = borrowed();
+    world.node(&node("n3").cards("A", 1));
+    world.pod(&of_a(2, "A", "n1"));
+    world.pod(&of_a(3, "A", "n3"));
+    world.pod(&pod("single").queue("b").asks("A|H", 1));
+    world.wait(5);
+    let evicted = victims(&mut world);
+    assert!(
+        matches!(&*evicted, [victim] if victim == "a-0" || victim == "a-1"),
+        "{evicted:?}"
+    );
+    gone(&mut world, &evicted);
+    assert_eq!(let_in(&mut world), ["single"]);
+}
