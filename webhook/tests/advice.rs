@@ -6,7 +6,7 @@ mod common;
 use std::time::Instant;
 
 use crds::configuration::{CapacityCard, Configuration, QueuePlugin, Settings, UnnamedCards};
-use crds::keys::{CARD_NAME, CARD_QUOTA, CARD_REQUEST, MGPU_CORE, MGPU_MEMORY, QUEUE_NAME};
+use crds::keys::{CARD_NAME, CARD_QUOTA, CARD_REQUEST, GROUP_NAME, MGPU_CORE, MGPU_MEMORY, QUEUE_NAME};
 use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 use webhook::knowledge::Knowledge;
@@ -413,4 +413,18 @@ fn thousands_of_misspelt_keys_cost_no_more_than_their_size() {
         misspelt < others * 4,
         "{others:?} for keys of others, {misspelt:?} for those like Cardgate's"
     );
+}
+
+/// Each costs a question to the API server, after which the whole object is read anew.
+#[test]
+fn no_more_than_four_groups_of_one_object_are_asked_for() {
+    let world = World::new();
+    let tasks = (0..20).map(|index| {
+        let template = pod(&[(GROUP_NAME, &format!("g-{}", index / 2))], &[]);
+        json!({"name": format!("t-{index}"), "template": template})
+    });
+    let spec = json!({"queue": "team-a", "tasks": tasks.collect::<Vec<_>>()});
+    advise(&world, VOLCANO_JOB, &json!({"metadata": {"name": "x"}, "spec": spec}));
+    let asked = world.asked().into_iter().filter(|asked| asked.contains("g-"));
+    assert_eq!(asked.count(), 4);
 }

@@ -35,6 +35,8 @@ const MOST_COMPARED: usize = 64;
 const MOST_COMPARED_IN_ALL: usize = 1024;
 /// After so many claims of its templates no more are looked at: what those of each may cost is what a pod's may.
 const MOST_CLAIMS: usize = 4;
+/// Into so many groups that its templates name is looked: after each question to the API server the object is read anew.
+const MOST_GROUPS: usize = 4;
 
 /// Looks at an object that is created or changed. What it said before, and was told then, is not told again.
 pub fn judge(request: &RawRequest<'_>, view: View<'_>) -> Result<Vec<Warning>, Stop> {
@@ -154,9 +156,10 @@ fn look_at_template(
         }
     }
     // Who the pods belong to is looked up where they name it, or ask for cards that somebody must be charged for.
+    let group = annotation(GROUP_NAME);
     let naming = Naming {
         own: annotation(QUEUE_NAME).map(|queue| (queue, QueueSource::Template)),
-        group: annotation(GROUP_NAME),
+        group: group.filter(|name| looks.at_group(name)),
     };
     // The queue of a Job of Volcano's is its own field, and judged with it.
     let is_volcanos = place.starts_with("spec.tasks");
@@ -184,8 +187,7 @@ fn look_at_template(
     }
     let cardgate = &view.configuration().cardgate;
     let names_queue = resolved.is_some_and(|resolved| resolved.source != QueueSource::Default);
-    let is_charged =
-        is_volcanos || names_queue || naming.group.is_some() || cardgate.unqueued_cards == UnqueuedCards::Charge;
+    let is_charged = is_volcanos || names_queue || group.is_some() || cardgate.unqueued_cards == UnqueuedCards::Charge;
     if (is_charged || annotation(CARD_NAME).is_some()) && looks.at_claims_of(template) {
         match claims::check(template, namespace, view, &mut findings.warnings) {
             Ok(()) => {}
@@ -277,6 +279,8 @@ struct Looks {
     compared: usize,
     /// Claims that may be looked at.
     claims: usize,
+    /// Groups that are looked at.
+    groups: Vec<String>,
 }
 
 impl Default for Looks {
@@ -284,6 +288,7 @@ impl Default for Looks {
         Self {
             compared: MOST_COMPARED_IN_ALL,
             claims: MOST_CLAIMS,
+            groups: Vec::new(),
         }
     }
 }
@@ -294,6 +299,18 @@ impl Looks {
         let claims = template.spec.resource_claims.len();
         let looks = claims > 0 && self.claims > 0;
         self.claims = self.claims.saturating_sub(claims);
+        looks
+    }
+
+    /// Whether the group of a template is looked at.
+    fn at_group(&mut self, name: &str) -> bool {
+        if self.groups.iter().any(|known| known == name) {
+            return true;
+        }
+        let looks = self.groups.len() < MOST_GROUPS;
+        if looks {
+            self.groups.push(name.to_owned());
+        }
         looks
     }
 
