@@ -14,6 +14,7 @@ use crate::alternative::Alternative;
 use crate::amounts::{Amounts, Dimension};
 use crate::ids::{PodId, QueueId};
 use crate::names::{CardId, ResourceId};
+use crate::policies::capacity;
 use crate::reason::Reason;
 use crate::task::{Claimed, Naming, Task};
 
@@ -178,8 +179,7 @@ impl Cluster {
         }
         let free = |card: CardId| {
             let levels = self.levels(shape.queue, Dimension::Card(card)).into_iter();
-            let free = levels.filter_map(|(level, _)| Some(level.limit? - level.used));
-            free.min().unwrap_or(i128::MAX)
+            capacity::free(levels.map(|(level, _)| level)).unwrap_or(i128::MAX)
         };
         alternatives.sort_by_cached_key(|alternative| {
             let cards = || alternative.iter().flat_map(|alternative| alternative.cards());

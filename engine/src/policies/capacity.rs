@@ -74,5 +74,20 @@ pub fn check(levels: impl IntoIterator<Item = Level>, asked: i128) -> Result<(),
     Ok(())
 }
 
+/// How much a queue can still get, by [`check`]: what is kept free for it above counts as free. Less than nothing where it has more than it may have;
+/// none where nothing limits it.
+pub fn free(levels: impl IntoIterator<Item = Level>) -> Option<i128> {
+    let mut kept = 0;
+    let free = levels.into_iter().filter_map(|level| {
+        let free = level.limit.map(|limit| {
+            let left = limit - level.allocated;
+            left.min(kept + (limit - level.used).max(0))
+        });
+        kept += (level.guarantee - level.used).max(0);
+        free
+    });
+    free.min()
+}
+
 #[cfg(test)]
 mod tests;

@@ -161,6 +161,16 @@ fn path(nodes: &[Node], leaf: usize) -> Vec<usize> {
 }
 
 proptest! {
+    /// What is free is the most that the check lets in.
+    #[test]
+    fn what_is_free_can_be_had_and_no_more(nodes in trees(), leaf in any::<prop::sample::Index>()) {
+        let path = path(&nodes, leaf.index(nodes.len()));
+        let levels = || path.iter().map(|index| level(&nodes, *index));
+        let had = (1..100_i128).take_while(|asked| check(levels(), *asked).is_ok()).last().unwrap_or(0);
+        let free = free(levels()).unwrap_or(i128::MAX);
+        prop_assert_eq!(had, free.clamp(0, 99));
+    }
+
     /// What is let in leaves every ancestor within its limit, and takes nothing that is kept free for a sibling unless there
     /// was not enough of it before.
     #[test]

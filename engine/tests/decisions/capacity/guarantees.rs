@@ -200,3 +200,23 @@ fn section_4_guarantee_threshold_counts_all_that_runs_also_what_no_queue_is_char
         world.remove_pod("foreign");
     }
 }
+
+/// What is kept free for its own queue counts as free for a pod that names no card.
+#[test]
+fn a_pod_that_names_no_card_gets_the_one_that_its_queue_is_guaranteed() {
+    for plugin in ["capacity", "capacity-card"] {
+        let mut world = World::with(queue_plugin(plugin, super::ACTIONS, ""));
+        world.node(&node("n1").cards("A", 4));
+        world.node(&node("n2").cards("T", 1));
+        let both = r#"{"A": 4, "T": 4}"#;
+        let owner = plain("owner").quota(both).guaranteed_cards(r#"{"A": 4}"#);
+        world.queue(&owner.capability("cpu", "64").capability("memory", "4Ti"));
+        world.pod(
+            &bare_pod("p")
+                .queue("owner")
+                .gates(&["card.volcano.sh/quota"])
+                .requests(GPU, "1"),
+        );
+        assert_eq!(world.admit(), [("p".to_owned(), Some("A".to_owned()))], "{plugin}");
+    }
+}
