@@ -159,6 +159,32 @@ fn a_gang_gets_in_within_quota_or_not_at_all() {
     assert_eq!(held(&world), [3_000, 6_000]);
 }
 
+/// Two nodes of which as much is free differ by their quotas.
+#[test]
+fn a_gang_leaves_the_node_with_quota_to_those_of_its_pods_that_need_it() {
+    for (free, full) in [("gpu-1", "gpu-2"), ("gpu-2", "gpu-1")] {
+        let mut world = World::with(configuration("quota.cpu: 8", "unnamedCards: free"));
+        for name in [free, full] {
+            world.node(&gpu_node(name).offers("cpu", "16"));
+        }
+        let with_gpu = |name: &str, cores| bare_pod(name).requests(GPU, "1").requests("cpu", cores);
+        world.pods([with_gpu("one", "8").on(free), with_gpu("two", "0").on(full)]);
+        world.pod(&bare_pod("without").requests("cpu", "8").on(full));
+        // As many pods are on either.
+        world.pod(&bare_pod("idle").requests("cpu", "0").on(free));
+        world.queue(&queue("team-a"));
+        world.group(&group("gang", 2));
+        let worker = with_gpu("worker", "6").gates(&["card.volcano.sh/quota"]);
+        world.pods([worker, cpu("launcher", "4").created(1)].map(|pod| pod.queue("team-a").of("gang")));
+        let admissions = world.admissions();
+        let pins: Vec<_> = admissions
+            .iter()
+            .filter_map(|admission| Some((&*admission.pod.name, &*admission.pin.as_ref()?.node)))
+            .collect();
+        assert_eq!((admissions.len(), pins), (2, vec![("launcher", free)]));
+    }
+}
+
 /// Semantics, **Which pods are managed**: terminal pods hold nothing; a node's room is held until a deleted pod is gone.
 #[test]
 fn what_has_ended_holds_nothing_and_what_is_being_deleted_holds_until_it_is_gone() {

@@ -25,6 +25,8 @@ pub(super) struct Look {
     gpus: Option<(Vec<CardUse>, NodeId)>,
     /// Who waits there for devices, and the node itself, where the gang claims any.
     claiming: Option<(Vec<PodId>, NodeId)>,
+    /// What the quotas of a GPU node leave for pods without GPU, where the gang has any: those get other nodes for it by what the others take.
+    quotas: Option<Vec<i128>>,
 }
 
 /// The nodes that any of the gang may go to, by look.
@@ -38,6 +40,8 @@ pub(super) struct Nodes {
     mgpu: bool,
     /// Whether devices are claimed.
     claims: bool,
+    /// Whether any are of pods without GPU, for which GPU nodes have quotas.
+    governed: bool,
     pub(super) looks: BTreeMap<Look, usize>,
     /// The nodes of each look, by name.
     pub(super) members: Vec<BTreeSet<(Arc<str>, NodeId)>>,
@@ -84,6 +88,7 @@ impl Nodes {
             suits_of,
             mgpu: kinds.iter().any(|kind| mgpu::request(cluster, &kind.shape).is_some()),
             claims: kinds.iter().any(|kind| kind.shape.task.claimed.is_some()),
+            governed: kinds.iter().any(|kind| kind.governed),
             looks: BTreeMap::new(),
             members: Vec::new(),
             look_of: BTreeMap::new(),
@@ -110,6 +115,12 @@ impl Nodes {
             suits: self.suits_of.get(&id).copied().unwrap_or(usize::MAX),
             gpus: self.mgpu.then(|| (node.gpus.clone(), id)),
             claiming: self.claims.then(|| (cluster.expecting_devices(node).collect(), id)),
+            quotas: cluster.gpu_nodes().lines(id).filter(|_| self.governed).map(|lines| {
+                let left = lines
+                    .iter()
+                    .map(|line| i128::from(line.quota) - line.used - line.assumed);
+                left.collect()
+            }),
         };
         let next = self.looks.len();
         let place = *self.looks.entry(look).or_insert(next);
