@@ -127,6 +127,11 @@ impl Task {
         self.claimed.as_ref().is_some_and(|claimed| claimed.is_for_cards())
     }
 
+    /// Whether another pod is charged for cards that it shares.
+    pub(crate) fn shares_cards(&self) -> bool {
+        self.claimed.as_ref().is_some_and(|claimed| claimed.shared)
+    }
+
     /// Whether any of its claims asks for a device, be it a card or not.
     pub(crate) fn asks_for_devices(&self) -> bool {
         self.claimed.as_ref().is_some_and(|claimed| claimed.asks_for_devices)

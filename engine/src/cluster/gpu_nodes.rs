@@ -18,6 +18,7 @@ use crate::amounts::{Amounts, Dimension};
 use crate::ids::{Id as _, NodeId};
 use crate::names::ResourceId;
 use crate::policies::cross_quota::{self, BadAnnotation, Line, Source};
+use crate::task::Task;
 
 /// What [`GPU_NODE_LABEL`] says on a node with GPUs, and on no other.
 pub const GPU_NODE: &str = NODE_LABEL_SET;
@@ -251,6 +252,11 @@ impl Cluster {
     pub(crate) fn asks_for_gpu(&self, request: &Amounts) -> bool {
         let mut resources = request.iter().filter_map(|(dimension, _)| dimension.resource());
         resources.any(|resource| self.is_gpu_resource(resource))
+    }
+
+    /// Whether a pod of this task that asks for this counts towards the quotas of its GPU node: it asks for no GPU, and shares none.
+    pub(crate) fn is_without_gpu(&self, task: &Task, request: &Amounts) -> bool {
+        !task.shares_cards() && !self.asks_for_gpu(request)
     }
 
     fn is_gpu_resource(&self, resource: ResourceId) -> bool {

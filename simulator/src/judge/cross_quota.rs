@@ -102,7 +102,8 @@ impl<'a> CrossQuota<'a> {
     pub fn used(&self, node: &Node, resource: &str) -> i128 {
         let there = self.view.pods.iter().filter(|pod| {
             let is_there = pod.place() == Some(&node.name) && !pod.is_held && !pod.is_over;
-            is_there && !self.is_gpu_pod(pod)
+            let shares_gpu = pod.claimed.paid_by_another && pod.claimed.gets_cards;
+            is_there && !shares_gpu && !self.is_gpu_pod(pod)
         });
         there.map(|pod| pod.asks(resource)).sum()
     }

@@ -55,7 +55,9 @@ impl Cluster {
             return;
         };
         self.nodes[node].books(PEN).set_aside(room.held(false), sign);
-        self.count_request_without_gpu(node, aside.shape.task.first_request(), false, sign);
+        if !aside.shape.task.shares_cards() {
+            self.count_request_without_gpu(node, aside.shape.task.first_request(), false, sign);
+        }
     }
 
     /// Whether its queue and those above have room for what is set aside for a pod, as things are counted.
@@ -162,7 +164,7 @@ impl Cluster {
             let is_open = leaving.on_nodes.contains_key(&node);
             let taken = nodes.entry(node).or_default();
             taken.used.add_all(room.held(judged_beside && !is_open));
-            if !self.asks_for_gpu(aside.shape.task.first_request()) {
+            if self.is_without_gpu(&aside.shape.task, aside.shape.task.first_request()) {
                 taken.without_gpu.add_all(aside.shape.task.first_request());
             }
         }

@@ -146,7 +146,9 @@ impl Cluster {
     /// A pod comes to hold, or gives back, room on a node. Where a scheduler asks before it chooses a node, one that is only
     /// expected there counts nowhere: it may go to another.
     pub(in crate::cluster) fn count_without_gpu(&mut self, id: NodeId, pod: &Pod, sign: i128) {
-        self.count_request_without_gpu(id, pod.request(), pod.is_placed(), sign);
+        if !pod.task.shares_cards() {
+            self.count_request_without_gpu(id, pod.request(), pod.is_placed(), sign);
+        }
     }
 
     /// The same, of what a pod requests.

@@ -407,7 +407,7 @@ impl Victims {
                 node: pod.room,
                 request: Arc::clone(pod.request()),
                 is_on_cards: pod.task.mgpu.is_some() || pod.task.claimed.is_some(),
-                is_without_gpu: !cluster.asks_for_gpu(pod.request()),
+                is_without_gpu: cluster.is_without_gpu(&pod.task, pod.request()),
             }],
             level: source.level,
             usable: if cluster.gives_to_others(pod.room) {

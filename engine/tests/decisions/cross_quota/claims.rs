@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::devices::{NVIDIA, allocated, claiming, gpus, request};
+use crate::devices::{NVIDIA, allocated, claiming, gpus, request, sharing};
 use crate::world::queue;
 
 /// A node with GPUs that takes no pod with more than one core, and one with devices, of a class for cards and of one for others.
@@ -125,4 +125,21 @@ fn who_was_left_alone_and_has_cards_is_charged_once_cards_are_charged() {
         let charged = if by_namespace { "q" } else { "default" };
         assert_eq!(world.allocated(charged, "A"), 2);
     }
+}
+
+/// Whoever pays for the claim, and has the GPU as much as they have, does not count either.
+#[test]
+fn who_shares_a_gpu_that_another_pod_pays_for_is_no_pod_without_gpu() {
+    let mut world = world("quota.cpu: 8");
+    world.node(&gpu_node("gpu-1"));
+    world.slice("gpu-1", NVIDIA, &gpus("A", 4));
+    world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
+    world.claim("shared", &exactly(NVIDIA), &allocated("gpu-1", &["gpu-0"]));
+    let shares = |name: &str| sharing(bare_pod(name).requests("cpu", "3").queue("team-a"), "shared").on("gpu-1");
+    world.pods(["p", "q", "r"].map(shares));
+    assert_eq!(line(&world.cluster, "gpu-1").0, 0);
+    world.remove_pod("p");
+    assert_eq!(line(&world.cluster, "gpu-1").0, 0, "another one pays");
+    world.pod(&cpu("without", "8"));
+    assert_eq!(pinned(&mut world), "gpu-1");
 }

@@ -52,7 +52,7 @@ pub fn claiming(pod: Object, claim: &str) -> Object {
     )
 }
 
-fn sharing(pod: Object, claim: &str) -> Object {
+pub fn sharing(pod: Object, claim: &str) -> Object {
     pod.set(
         ["spec", "resourceClaims"],
         json!([{"name": "gpu", "resourceClaimName": claim}]),
