@@ -166,6 +166,8 @@ fn best_gpu_node(
         weights: &weights,
         request: &request,
     };
+    let rows = changed.map_or(table.len(), <[_]>::len);
+    search.spend(rows.saturating_mul(request.len() + 1));
     let mut over_quota = Vec::new();
     let mut within = |(node, lines): &(NodeId, &[Line])| {
         let within = exceeded(lines, &request).is_none();

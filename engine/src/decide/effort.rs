@@ -4,8 +4,9 @@
 //! them may be searched long; and each has a few for itself, so that a simple pod is judged exactly on any number of nodes.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::cluster::waiting::Shape;
 use crate::ids::QueueId;
@@ -25,6 +26,10 @@ pub(super) const LOOK_AT_NODE: usize = 16;
 /// The steps after which a queue's turn ends for this round: the others of its pods are judged in the next one, after what
 /// other queues wait for.
 const QUEUE: u64 = 12_000_000;
+
+/// The steps after which a namespace's turn ends in the same way, in all queues together: whoever may create pods in one that many queues are
+/// for would else have a turn in each.
+const NAMESPACE: u64 = 2 * QUEUE;
 
 /// What it costs to ask a node whether it takes a pod of this shape.
 pub(super) fn cost_of_look(shape: &Shape) -> usize {
@@ -144,20 +149,31 @@ impl Effort {
 /// by their names.
 pub(super) type Payer = Option<QueueId>;
 
-/// What the queues have spent in one round.
+/// What the queues and the namespaces have spent in one round.
 #[derive(Debug, Default)]
-pub(super) struct Spending(BTreeMap<Payer, u64>);
+pub(super) struct Spending {
+    of_queues: BTreeMap<Payer, u64>,
+    of_namespaces: HashMap<Arc<str>, u64>,
+}
 
 impl Spending {
     /// Whether a queue's turn has ended.
     pub(super) fn is_over(&self, payer: Payer) -> bool {
-        self.0.get(&payer).is_some_and(|spent| *spent >= QUEUE)
+        self.of_queues.get(&payer).is_some_and(|spent| *spent >= QUEUE)
     }
 
-    /// Counts what a question has cost, for each on whose account it was.
-    pub(super) fn add(&mut self, payers: &BTreeSet<Payer>, effort: &Effort) {
+    /// Whether the turn has ended of any on whose account a question of a namespace is.
+    pub(super) fn is_over_for(&self, namespace: &str, payers: &BTreeSet<Payer>) -> bool {
+        let spent = self.of_namespaces.get(namespace);
+        spent.is_some_and(|spent| *spent >= NAMESPACE) || payers.iter().any(|payer| self.is_over(*payer))
+    }
+
+    /// Counts what a question of a namespace has cost, for it and for each on whose account it was.
+    pub(super) fn add(&mut self, namespace: &Arc<str>, payers: &BTreeSet<Payer>, effort: &Effort) {
+        let of_namespace = self.of_namespaces.entry(Arc::clone(namespace)).or_default();
+        *of_namespace = of_namespace.saturating_add(effort.spent());
         for payer in payers {
-            let spent = self.0.entry(*payer).or_default();
+            let spent = self.of_queues.entry(*payer).or_default();
             *spent = spent.saturating_add(effort.spent());
         }
     }

@@ -176,7 +176,12 @@ impl NodeSearch {
         self.ask_gpu_node(cluster, shape, alternative, node)
     }
 
-    /// What a GPU node without quota for the pod would say otherwise.
+    /// Counts steps of a search among GPU nodes.
+    pub(super) fn spend(&self, steps: usize) {
+        self.effort.spend(steps);
+    }
+
+    /// What a GPU node without quota for the pod would say otherwise. Where no steps are left to ask, it would take it.
     pub(super) fn ask_node_over_quota(
         &mut self,
         cluster: &Cluster,
@@ -184,6 +189,11 @@ impl NodeSearch {
         alternative: Option<&Alternative>,
         node: NodeId,
     ) {
+        if self.effort.is_spent() {
+            self.over_quota = true;
+            return;
+        }
+        self.effort.look_at_node(shape);
         match ask(cluster, shape, alternative, cluster.node(node)) {
             Answer::Takes | Answer::LacksRoom | Answer::LacksDevices => self.over_quota = true,
             Answer::Unusable => self.would_do = true,

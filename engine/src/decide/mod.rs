@@ -147,8 +147,12 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
             round.more = true;
             break;
         }
+        let is_over = match turn {
+            Turn::Workload(id) => spending.is_over_for(&cluster.workload(id).namespace, &[Some(queue)].into()),
+            Turn::Pods(_) => spending.is_over(Some(queue)),
+        };
         match turn {
-            _ if spending.is_over(Some(queue)) => {
+            _ if is_over => {
                 postponed = true;
                 contest.done();
             }
@@ -162,7 +166,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                     round.actions.extend(resumption(cluster, id));
                     round.more |= enqueue::pods_wait_elsewhere(cluster, id);
                 }
-                spending.add(&[Some(queue)].into(), &effort);
+                spending.add(&cluster.workload(id).namespace, &[Some(queue)].into(), &effort);
                 round.steps += effort.spent();
                 contest.done();
             }
@@ -178,10 +182,8 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                     || Some(Rc::new([Some(queue)].into())),
                     |gang| refusals.turn(cluster, gang),
                 );
-                let is_over = payers
-                    .iter()
-                    .flat_map(|payers| &**payers)
-                    .any(|payer| spending.is_over(*payer));
+                let payers = payers.as_deref();
+                let is_over = payers.is_some_and(|payers| spending.is_over_for(&shape.namespace, payers));
                 postponed |= is_over;
                 let Some(payers) = payers.filter(|_| !is_over) else {
                     contest.done();
@@ -194,7 +196,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                     None => admit(cluster, &shape),
                 };
                 aside.close(cluster, &effort);
-                spending.add(&payers, &effort);
+                spending.add(&shape.namespace, payers, &effort);
                 round.steps += effort.spent();
                 if admissions.is_empty() {
                     contest.done();

@@ -1,10 +1,13 @@
 //! What one round may cost, whatever the gangs of a tenant are made like: a queue's turn ends, and names that no queue has share one.
 
+use std::sync::Arc;
+
+use crds::configuration::Configuration;
 use engine::decide::decide;
 use engine::refs::WorkloadKind;
 use serde_json::json;
 
-use crate::world::{Object, PRODUCT, World, group, node, pod, queue, queue_plugin};
+use crate::world::{Object, PRODUCT, World, bare_pod, group, node, pod, queue, queue_plugin};
 
 /// Pods that each say as much about nodes as they may, none of which is one for them.
 fn lengthy(name: &str, group: &str) -> Object {
@@ -13,6 +16,10 @@ fn lengthy(name: &str, group: &str) -> Object {
 
 /// The same of no group.
 pub fn lengthy_alone(name: &str) -> Object {
+    says_much(pod(name), name)
+}
+
+fn says_much(pod: Object, name: &str) -> Object {
     let values: Vec<_> = (0..1000).map(|value| format!("nowhere-{name}-{value}")).collect();
     let terms = json!([{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": values}]}]);
     let affinity = [
@@ -21,7 +28,7 @@ pub fn lengthy_alone(name: &str) -> Object {
         "nodeAffinity",
         "requiredDuringSchedulingIgnoredDuringExecution",
     ];
-    pod(name).set(affinity, json!({ "nodeSelectorTerms": terms }))
+    pod.set(affinity, json!({ "nodeSelectorTerms": terms }))
 }
 
 /// What one round may cost at most: two turns of a queue, each of which the last question in it may exceed.
@@ -191,4 +198,52 @@ fn what_an_earlier_leader_has_let_in_is_looked_at_in_no_more_than_a_question() {
     }
     let round = decide(&mut world.cluster, world.now, usize::MAX);
     assert!(round.steps < ROUND + 10_500_000, "{}", round.steps);
+}
+
+/// Nodes whose quota is used up are asked whether they would do, which is not for nothing.
+#[test]
+fn pods_that_no_gpu_node_has_quota_for_end_their_turn() {
+    let conf = "tiers: [{plugins: [{name: capacity-card}, \
+                {name: crossquota, arguments: {gpu-resource-names: nvidia.com/gpu, quota.cpu: 8}}]}]";
+    let parsed = Configuration::parse(Some(conf), None).unwrap();
+    let mut world = World::with(Arc::new(parsed.configuration));
+    for number in 0..200 {
+        world.node(
+            &node(&format!("n-{number}"))
+                .cards("A100", 8)
+                .label("card.volcano.sh/gpu-node", "true"),
+        );
+    }
+    let pods = (0..100).map(|number| format!("p-{number}"));
+    let pods = pods.map(|name| {
+        says_much(
+            bare_pod(&name).gates(&["card.volcano.sh/quota"]).requests("cpu", "9"),
+            &name,
+        )
+    });
+    let pods = pods.map(|pod| pod.label("card.volcano.sh/crossquota", "enabled"));
+    world.pods(pods);
+    let round = decide(&mut world.cluster, world.now, usize::MAX);
+    assert!(round.steps > 200 * 1000 && round.steps < ROUND, "{}", round.steps);
+    assert!(round.more);
+}
+
+/// Queues are for everybody unless they say for whom they are.
+#[test]
+fn a_namespace_does_not_have_a_turn_in_each_queue() {
+    let mut world = wide_world();
+    for queue_name in ["q-0", "q-1", "q-2", "q-3"] {
+        world.queue(&queue(queue_name));
+        world.pods((0..70).map(|number| lengthy_alone(&format!("{queue_name}-{number}")).queue(queue_name)));
+    }
+    world.pod(&pod("honest").namespace("other").queue("q-3").created(1));
+    let round = decide(&mut world.cluster, world.now, usize::MAX);
+    assert_eq!(round.actions.len(), 1, "{:?}", round.actions);
+    assert!(round.steps < 2 * 12_000_000 + 3_500_000, "{}", round.steps);
+    let mut rounds = 1;
+    while decide(&mut world.cluster, world.now, usize::MAX).more {
+        rounds += 1;
+        assert!(rounds < 100, "every round ends with some that are judged");
+    }
+    assert!(rounds > 1);
 }

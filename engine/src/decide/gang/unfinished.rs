@@ -40,7 +40,7 @@ pub(in crate::decide) fn complete(
         };
         let payers = payers(cluster, id);
         let missing = first_missing(cluster, id).into_iter().map(|(pod, _)| pod);
-        if payers.iter().any(|payer| spending.is_over(*payer)) || come_late(cluster, id, missing) {
+        if spending.is_over_for(&first.namespace, &payers) || come_late(cluster, id, missing) {
             continue;
         }
         trail_workload(cluster, id, trail);
@@ -48,7 +48,7 @@ pub(in crate::decide) fn complete(
         aside.open_for(cluster, &first);
         admissions.extend(complete_one(cluster, id, refusals, &effort));
         aside.close(cluster, &effort);
-        spending.add(&payers, &effort);
+        spending.add(&first.namespace, &payers, &effort);
         steps += effort.spent();
     }
     (admissions, steps)
