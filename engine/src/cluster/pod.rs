@@ -82,6 +82,8 @@ pub struct Waits {
     pub shape: Arc<Shape>,
     /// Its place among those.
     pub place: Place,
+    /// Since when: before it had another gate, or there was nothing of it.
+    pub since: Timestamp,
     /// What counts as requested while it waits: its first card.
     pub asked: Charge,
     /// Where it stands aside for a while: until when.
@@ -302,6 +304,12 @@ impl Pod {
             name: Arc::clone(&self.name),
             uid: Arc::clone(&self.uid),
         }
+    }
+
+    /// Since when the pod waits for nobody else; none where it does not wait.
+    pub(crate) fn waits_since(&self) -> Option<Timestamp> {
+        let waits = self.waits.as_ref()?;
+        Some(waits.since.max(self.created))
     }
 
     /// When the pod came, as exactly as that can be known.

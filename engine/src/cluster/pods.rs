@@ -201,6 +201,7 @@ impl Cluster {
             returned.map(|returned| returned.until)
         };
         let aside_until = aside_until.filter(|until| *until > now);
+        let since = old.map_or(now, |old| old.since);
         let arrival = old.map(|old| old.place.arrival);
         if old.is_none() && aside_until.is_some() {
             self.changes.aside.push(Arc::clone(&pod.uid));
@@ -217,6 +218,7 @@ impl Cluster {
                 arrival,
                 pod: PodId::NONE,
             },
+            since,
             asked: self.charge(pod, pod.task.alternatives.first()),
             aside_until,
             write_refusals,

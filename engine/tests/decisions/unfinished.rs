@@ -177,6 +177,25 @@ fn nor_for_who_deletes_the_group_first_and_then_pods() {
     assert_eq!(world.admit_names(), ["older"]);
 }
 
+/// Its own gate would keep a place for the day on which it is taken away.
+#[test]
+fn nor_by_a_pod_in_time_that_somebody_else_held() {
+    for (seconds, next) in [(200, "a-2"), (400, "older")] {
+        let mut world = whole();
+        let spare = large("a-2").gates(&["card.volcano.sh/quota", "example.com/hold"]);
+        world.pod(&spare);
+        world.remove_pod("a-1");
+        world.pod(&pod("ends").asks("A100", 1).assigned("A100").on("n1"));
+        assert_eq!(world.admit_names(), [""; 0]);
+        world.pod(&victim(1));
+        world.wait(seconds);
+        world.pod(&large("a-2"));
+        assert_eq!(world.admit_names(), [""; 0]);
+        world.remove_pod("ends");
+        assert_eq!(world.admit_names(), [next]);
+    }
+}
+
 #[test]
 fn nor_by_pods_in_time_that_fit_nowhere() {
     let next = next_when_made_at(400, |world| {

@@ -184,6 +184,7 @@ impl Cluster {
         pod.waits = Some(Waits {
             shape: Arc::clone(shape),
             place: LAST,
+            since: Timestamp::MAX,
             asked: self.charge(&pod, pod.task.alternatives.first()),
             aside_until: None,
             write_refusals: 0,

@@ -2,9 +2,9 @@
 //! has ended. What they hold is of use to nobody until they have the rest, so that goes before what others wait for.
 //!
 //! As far as a gang asks for what it held when it was whole, and no further: whoever raises the minimum of a group, or makes a large
-//! pod in place of a small one, would else go before everybody. And for pods that came before it was that, or within
-//! `reservationTimeout` after: who makes them later would else keep a place before everybody for the day that suits. Who asks for more,
-//! or comes later, has its turn among the others.
+//! pod in place of a small one, would else go before everybody. And for pods that came to wait before it was that, or within
+//! `reservationTimeout` after: who makes them later, or takes a gate of his own from them, would else keep a place before everybody for the day
+//! that suits. Who asks for more, or comes later, has its turn among the others.
 
 use jiff::SignedDuration;
 
@@ -54,7 +54,8 @@ pub(in crate::decide) fn complete(
     (admissions, steps)
 }
 
-/// Whether any of these pods, which take the places of those that are missing, was made when others of the gang had long held for nothing.
+/// Whether any of these pods, which take the places of those that are missing, came to wait when others of the gang had long held for nothing: was
+/// made then, or got rid of a gate of somebody else.
 fn come_late(cluster: &Cluster, id: WorkloadId, pods: impl IntoIterator<Item = PodId>) -> bool {
     let timeout = SignedDuration::try_from(cluster.configuration().cardgate.reservation_timeout);
     let last = cluster.workload(id).torn_since().zip(timeout.ok());
@@ -62,7 +63,7 @@ fn come_late(cluster: &Cluster, id: WorkloadId, pods: impl IntoIterator<Item = P
         return false;
     };
     let mut pods = pods.into_iter().filter_map(|pod| cluster.pod(pod));
-    pods.any(|pod| pod.created > last)
+    pods.any(|pod| pod.waits_since().is_none_or(|since| since > last))
 }
 
 fn complete_one(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusals, effort: &Effort) -> Vec<Admission> {
