@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
-use super::pod::{Controller, Pod, Stage};
+use super::pod::{Controller, Pod, Stage, Waits};
 use super::set_back::SetBack;
 use crate::ids::PodId;
 
@@ -118,6 +118,8 @@ impl Cluster {
         while let Some((time, id)) = self.deadlines.take_due(now) {
             let Some(pod) = self.pod(id) else { continue };
             if self.deadline_of(pod) != Some(time) {
+                // Pods of its controller came back since, which takes it longer to forget.
+                self.set_deadline(id);
                 continue;
             }
             match pod.stage {
@@ -127,8 +129,10 @@ impl Cluster {
                     self.withdraw(id, (!started).then(|| after_refused_writes(1, now)));
                 }
                 Stage::Waiting => self.update_pod(id, |pod| {
-                    if let Some(waits) = &mut pod.waits {
-                        waits.aside_until = None;
+                    if let Some(waits) = &mut pod.waits
+                        && waits.aside_until.take().is_none()
+                    {
+                        (pod.returns, waits.place.returns) = (0, 0);
                     }
                 }),
                 Stage::Unbound { .. } if pod.deleted.is_none() && !self.is_let_in_by_nobody(pod) => {
@@ -161,7 +165,10 @@ impl Cluster {
         let quota_end = self.quota_end(pod).filter(|_| pod.charge.is_some());
         match pod.stage {
             Stage::Admitting { until, written: false } => Some(quota_end.map_or(until, |end| end.min(until))),
-            Stage::Waiting => pod.waits.as_ref()?.aside_until,
+            Stage::Waiting => {
+                let waits = pod.waits.as_ref()?;
+                waits.aside_until.or_else(|| self.forgets_returns(pod, waits))
+            }
             // Whom nobody has let in, nobody sends back: what comes after it would not be held either.
             Stage::Unbound { since, looks } if pod.deleted.is_none() && !self.is_let_in_by_nobody(pod) => {
                 let timeout = self.configuration.cardgate.reservation_timeout;
@@ -172,6 +179,13 @@ impl Cluster {
             // What is written is true, whenever it is seen.
             Stage::Blocked | Stage::Admitting { written: true, .. } | Stage::Unbound { .. } | Stage::Bound => quota_end,
         }
+    }
+
+    /// When it no longer matters that pods of the controller of a waiting pod came back before it.
+    fn forgets_returns(&self, pod: &Pod, waits: &Waits) -> Option<Timestamp> {
+        let returned = self.deadlines.returns.get(pod.controller.as_ref()?);
+        let returned = returned.filter(|_| waits.place.returns > 0)?;
+        returned.until.checked_add(RETURN_MEMORY).ok()
     }
 
     pub(super) fn set_deadline(&mut self, id: PodId) {

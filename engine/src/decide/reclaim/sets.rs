@@ -63,8 +63,9 @@ pub(super) fn waiting_sets(cluster: &Cluster, queue: QueueId) -> Vec<Set> {
     sets.into_iter().map(|(.., set)| set).collect()
 }
 
-/// Whether the API server has not refused to let a pod in: others would be evicted for it in vain, again and again.
+/// Whether the API server has not refused to let a pod in, and the scheduler has placed what was let in for its controller: others would be
+/// evicted for it in vain, again and again.
 fn may_get_in(cluster: &Cluster, id: PodId) -> bool {
     let waits = cluster.pod(id).and_then(|pod| pod.waits.as_ref());
-    waits.is_none_or(|waits| waits.write_refusals == 0)
+    waits.is_none_or(|waits| waits.write_refusals == 0 && waits.place.returns == 0)
 }

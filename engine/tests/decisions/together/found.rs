@@ -110,6 +110,40 @@ fn nobody_is_evicted_again_for_a_pod_that_the_api_server_refuses() {
     assert_eq!(world.admit_names(), ["claimant"]);
 }
 
+/// What keeps it from every node may be what only the scheduler sees: its affinity to other pods, its volumes.
+#[test]
+fn nobody_is_evicted_again_for_a_controller_whose_pod_the_scheduler_did_not_place() {
+    let mut world = borrowed();
+    let claimant = |name: &str| pod(name).queue("b").controlled_by("ReplicaSet", "web");
+    world.pod(&claimant("first"));
+    let victim = evictions(&mut world).remove(0).victims.remove(0).pod.uid;
+    world.remove_pod(&victim);
+    assert_eq!(world.admit_names(), ["first"]);
+    world.seen_admitted(&claimant("first"), "first", None);
+    world.wait(3600);
+    let actions = world.decide();
+    assert!(matches!(&actions[..], [Action::SendBack { .. }]), "{actions:?}");
+    world.remove_pod("first");
+    // Whoever was evicted is back, in the place where the pod could not go.
+    world.pod(&borrower(4));
+    world.pod(&claimant("second"));
+    for _ in 0..100 {
+        world.wait(60);
+        assert_eq!(evictions(&mut world), []);
+    }
+    // It still gets in where there is room.
+    world.remove_pod("a-4");
+    assert_eq!(world.admit_names(), ["second"]);
+    world.refuse("second", world.now);
+    world.pod(&borrower(4));
+    world.remove_pod("second");
+    // After two hours the cluster is another one.
+    world.pod(&claimant("third"));
+    assert_eq!(evictions(&mut world), []);
+    world.wait(1230);
+    assert_eq!(evictions(&mut world)[0].waiting.name.as_ref(), "third");
+}
+
 #[test]
 fn who_is_evicted_is_told_no_names_of_other_namespaces() {
     let mut world = borrowed();
