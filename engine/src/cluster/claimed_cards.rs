@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Cluster;
-use super::pod::{Pod, Reading};
+use super::pod::Pod;
+use super::reading::Reading;
 use crate::alternative::{Alternative, Assigned, CardSet, Counted};
 use crate::amounts::{Amounts, Dimension};
 use crate::devices::{Asked, CardCounts, Obstacle, Provided, RequestAsked};

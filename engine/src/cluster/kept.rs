@@ -5,14 +5,15 @@ use crds::pod::{Metadata, OwnerReference, PodSpec, PodStatus, TextMap};
 use crds::pod_bounds::{cut_containers, cut_node_terms};
 
 use super::controller::{LONGEST_NAME, cut};
-use super::{gates, pod};
+use super::gates;
+use super::reading::task_spec;
 
 /// A pod as it is kept: of what may be a megabyte, that which is read.
 pub(crate) fn to_keep(pod: &crds::pod::Pod<Box<str>>) -> crds::pod::Pod<Box<str>> {
     let metadata = &pod.metadata;
     let is_read = |(key, text): &(&str, &str)| {
         // A task by a longer name is none.
-        is_charged_by(key) || *key == TASK_SPEC && pod::task_spec(metadata) == Some(*text)
+        is_charged_by(key) || *key == TASK_SPEC && task_spec(metadata) == Some(*text)
     };
     let owned = |(key, text): (&str, &str)| (Box::from(key), Box::from(text));
     let annotations: TextMap<_> = metadata.annotations.iter().filter(is_read).map(owned).collect();
@@ -72,7 +73,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cluster::pod::read;
+    use crate::cluster::reading::read;
     use crate::names::Names;
 
     fn kept(metadata: &Value) -> (crds::pod::Pod<Box<str>>, crds::pod::Pod<Box<str>>) {
@@ -126,7 +127,7 @@ mod tests {
                 again.metadata.annotations.is_empty(),
                 whole.metadata.annotations.is_empty()
             );
-            assert_eq!(pod::task_spec(&again.metadata), pod::task_spec(&whole.metadata));
+            assert_eq!(task_spec(&again.metadata), task_spec(&whole.metadata));
             let mut names = Names::default();
             let [again, whole] = [&mut again, &mut whole].map(|pod| read(pod, "team", &mut names));
             assert_eq!(

@@ -7,7 +7,8 @@ use crds::keys::GROUP_NAME;
 use crds::managed::is_managed;
 use jiff::Timestamp;
 
-use super::pod::{self, Pod, Stage};
+use super::pod::{Pod, Stage};
+use super::reading::task_spec;
 use super::times::read_time;
 use super::workload::{Member, Moved};
 use super::{Cluster, Kind};
@@ -82,7 +83,7 @@ impl Cluster {
         let created = pod.metadata.creation_timestamp.as_deref();
         let began = read_time(pod.status.start_time.as_deref().or(created)).unwrap_or(now);
         let uid: Arc<str> = uid.into();
-        let task = pod::task_spec(&pod.metadata).map(|task| self.texts.get(task));
+        let task = task_spec(&pod.metadata).map(|task| self.texts.get(task));
         let workload = self.workload_mut(group);
         workload.add_succeeded((began, Arc::clone(&uid), task.clone()));
         let succeeded = Succeeded {

@@ -45,6 +45,8 @@ pub mod pod;
 mod pods;
 pub mod queue;
 mod queues;
+mod reading;
+mod reading_claims;
 pub mod reclaims;
 mod reservations;
 mod restless;

@@ -16,7 +16,8 @@ use super::device_room::allocated_at;
 use super::gates::Gates;
 use super::kept::to_keep;
 use super::place::Place;
-use super::pod::{self, Pod, Reading, Stage, Waits};
+use super::pod::{Pod, Stage, Waits};
+use super::reading::{self, Reading};
 use super::times::{end_of_deletion, ends_at_once, read_time};
 use super::waiting::{Shape, Traits};
 use super::{Cluster, Kind};
@@ -51,7 +52,7 @@ impl Cluster {
         }
         let known = self.pods.id(&uid);
         self.note_named_by(epoch, known);
-        let mut reading = pod::read(&mut pod, &namespace, &mut self.names);
+        let mut reading = reading::read(&mut pod, &namespace, &mut self.names);
         let named = self.read_claims(&mut reading, as_seen, &namespace, &uid);
         let is_said = self.keep_claimed(&mut reading, known);
         self.meet_resources();
@@ -257,7 +258,7 @@ impl Cluster {
 
     /// What a pod asks for that somebody else shows.
     pub(crate) fn read_task(&mut self, mut pod: crds::pod::Pod<Box<str>>, namespace: &str) -> Task {
-        let task = pod::read(&mut pod, namespace, &mut self.names).task;
+        let task = reading::read(&mut pod, namespace, &mut self.names).task;
         self.meet_resources();
         task
     }

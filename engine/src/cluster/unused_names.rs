@@ -3,7 +3,7 @@
 
 use super::Cluster;
 use super::aside::SetAside;
-use super::devices::cards_claimed;
+use super::reading_claims::cards_claimed;
 use crate::alternative::Alternative;
 use crate::amounts::{Amounts, Dimension, Totals};
 use crate::inqueue::{Demand, Inqueue};

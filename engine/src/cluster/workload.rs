@@ -14,7 +14,8 @@ use jiff::Timestamp;
 
 use self::succeeded::Succeeded;
 use super::place::{Place, Turn};
-use super::pod::{Controller, GROUP_FOR_POD};
+use super::pod::Controller;
+use super::reading::GROUP_FOR_POD;
 use super::waiting::Refused;
 use crate::amounts::Totals;
 use crate::ids::{PodId, QueueId, WorkloadId};

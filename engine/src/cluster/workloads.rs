@@ -7,8 +7,9 @@ use crds::keys::EXEMPT_NAMESPACES;
 use crds::pod::Metadata;
 use jiff::Timestamp;
 
-use super::pod::{self, Controller, Pod, Reading};
+use super::pod::{Controller, Pod};
 use super::queue::Queue;
+use super::reading::{Reading, task_spec};
 use super::workload::{Phase, Said, Workload, WorkloadTerms};
 use super::{Cluster, Kind};
 use crate::ids::WorkloadId;
@@ -25,7 +26,7 @@ impl Cluster {
     ) -> (Option<WorkloadId>, Option<Arc<str>>, Option<WorkloadId>) {
         let group = reading.group.as_deref();
         let group = group.map(|group| self.workload_id(WorkloadKind::PodGroup, namespace, group));
-        let task_spec = pod::task_spec(metadata).filter(|_| group.is_some());
+        let task_spec = task_spec(metadata).filter(|_| group.is_some());
         let task_spec = task_spec.map(|task| self.texts.get(task));
         let job = reading.controller.as_ref().filter(|_| reading.managed);
         let job = job.and_then(|controller| self.workloads.id(&controller.0));

@@ -10,9 +10,10 @@ use crds::pod::{PodSpec, PodStatus};
 use jiff::Timestamp;
 
 use crate::cluster::claiming::claims_excess;
-use crate::cluster::devices::NOBODY;
 use crate::cluster::place::LAST;
-use crate::cluster::pod::{self, Evicting, Pod, Stage, Waits};
+use crate::cluster::pod::{Evicting, Pod, Stage, Waits};
+use crate::cluster::reading::{self, task_spec};
+use crate::cluster::reading_claims::NOBODY;
 use crate::cluster::waiting::{Shape, Traits};
 use crate::cluster::{Cluster, Namespace};
 use crate::devices::TURN;
@@ -67,7 +68,7 @@ impl Cluster {
         // Nothing has come of it yet, whatever it says: neither claims that were made for it nor a node.
         pod.status = PodStatus::default();
         self.mark_as_the_door_does(&mut pod, &namespace);
-        let mut reading = pod::read(&mut pod, &namespace, &mut self.names);
+        let mut reading = reading::read(&mut pod, &namespace, &mut self.names);
         let named = match allowance.excess(&pod.spec) {
             None => self.imagine_claims(&mut reading, &pod, &namespace, &allowance.steps),
             Some(excess) => {
@@ -96,7 +97,7 @@ impl Cluster {
         let group = reading.group.as_deref();
         let group = group.and_then(|group| self.workload_named(WorkloadKind::PodGroup, &namespace, group));
         let group = group.or(whole);
-        let task_spec = pod::task_spec(&pod.metadata).filter(|_| group.is_some());
+        let task_spec = task_spec(&pod.metadata).filter(|_| group.is_some());
         let task_spec = task_spec.map(|task| self.texts.get(task));
         Some(Shape::from(Traits {
             queue,

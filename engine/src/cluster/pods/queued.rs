@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crds::configuration::UnqueuedCards;
 
 use crate::cluster::Cluster;
-use crate::cluster::pod::{Pod, Reading, Stage};
+use crate::cluster::pod::{Pod, Stage};
 use crate::cluster::queue::NAMELESS;
+use crate::cluster::reading::Reading;
 use crate::cluster::workload::QueueNaming;
 use crate::devices::Named;
 use crate::ids::{PodId, QueueId, WorkloadId};

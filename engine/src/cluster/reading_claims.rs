@@ -1,0 +1,229 @@
+//! What the claims of a pod come to is read with the pod, and again when they, or what devices there are, have changed (docs/rules.md,
+//! **Cards by Dynamic Resource Allocation**).
+
+use std::sync::Arc;
+
+use crds::keys::RESOURCE_OF_CLASS;
+use crds::managed::{asks_for_devices_of_classes, requests_any};
+use crds::pod::ExtendedResourceClaimStatus;
+use jiff::Timestamp;
+
+use super::Cluster;
+use super::claimed_cards::OfClasses;
+use super::claiming::{claims_excess, named_by, provided_claim};
+use super::gates::Gates;
+use super::pod::Stage;
+use super::reading::Reading;
+use crate::alternative::Assigned;
+use crate::amounts::{Amounts, Dimension};
+use crate::devices::{Asked, Named, Obstacle};
+use crate::ids::PodId;
+use crate::names::CardId;
+use crate::reason::Reason;
+use crate::steps::Steps;
+use crate::task::{Claimed, Task};
+
+/// The claim that the scheduler made for what a pod requests by resources which classes provide.
+#[derive(Debug, Default)]
+struct MadeClaim {
+    /// Whether the pod was given its devices.
+    is_allocated: bool,
+    /// What the pod says of the claim.
+    status: Option<ExtendedResourceClaimStatus<Box<str>>>,
+}
+
+/// The UID of pods that are not there.
+pub(super) const NOBODY: &str = "";
+
+impl Cluster {
+    /// Reads pods anew whose claims have changed, each once, however often they did: whoever makes and deletes a claim that a thousand pods
+    /// share would otherwise have each of them read each time. Of those that their claims keep out, as many as the turn of their namespace
+    /// allows; the others in the next rounds.
+    pub fn read_again(&mut self, now: Timestamp) {
+        while let Some(uid) = self.claimed.unread.pop_first() {
+            let Some((namespace, may_wait)) = self.pod_with_uid(&uid).and_then(|id| self.pod(id)).map(|pod| {
+                let is_kept_out = pod
+                    .task
+                    .claimed
+                    .as_ref()
+                    .is_some_and(|claimed| claimed.refusal.is_some());
+                (
+                    Arc::clone(&pod.namespace),
+                    is_kept_out && matches!(pod.stage, Stage::Waiting),
+                )
+            }) else {
+                continue;
+            };
+            if self.claimed.turns.pay_for_pod(&namespace) || !may_wait {
+                self.read_one_again(&uid, now);
+            } else {
+                self.claimed.turns.put_off(&namespace, uid);
+            }
+        }
+    }
+
+    /// Reads a pod anew as it was seen last, where it claims devices.
+    pub(super) fn read_one_again(&mut self, uid: &str, now: Timestamp) {
+        if let Some(claiming) = self.claimed.pods.get(uid) {
+            self.apply_pod_again((*claiming.pod).clone(), now);
+        }
+    }
+
+    /// Another round begins: claims are read on of which selectors are left to be evaluated.
+    pub(super) fn read_on(&mut self, now: Timestamp) {
+        for namespace in self.claimed.turns.begin() {
+            while let Some(uid) = self.claimed.turns.next_of(&namespace) {
+                self.claimed.turns.pay_for_pod(&namespace);
+                self.read_one_again(&uid, now);
+            }
+        }
+    }
+
+    /// Whether a pod claims devices, by name or by a resource that a class provides, or provided when the pod was placed.
+    pub(super) fn may_claim(&self, pod: &crds::pod::Pod<Box<str>>) -> bool {
+        let may_request =
+            || !self.claimed.provided.is_empty() && requests_any(pod, |resource| self.claimed.may_provide(resource));
+        // Who has claimed is read again as it was seen last, whatever nothing provides at the moment.
+        let is_noted = || {
+            let uid = pod.metadata.uid.as_deref();
+            uid.is_some_and(|uid| self.claimed.pods.contains_key(uid))
+        };
+        asks_for_devices_of_classes(pod) || provided_claim(pod).is_some() || may_request() || is_noted()
+    }
+
+    /// Adds to what was read of a pod what its claims come to; `as_seen` is the pod, where it may claim anything. What it names.
+    pub(super) fn read_claims(
+        &mut self,
+        reading: &mut Reading,
+        as_seen: Option<crds::pod::Pod<Box<str>>>,
+        namespace: &str,
+        uid: &str,
+    ) -> Vec<Named> {
+        let Some(pod) = as_seen else {
+            return Vec::new();
+        };
+        if let Some(excess) = claims_excess(&pod.spec) {
+            self.put_excess(reading, excess);
+            return Vec::new();
+        }
+        let made = MadeClaim {
+            is_allocated: self.has_provided_devices(&pod, namespace),
+            status: pod.status.extended_resource_claim_status.clone(),
+        };
+        let named = self.note_claiming(pod, namespace);
+        let steps = self.claimed.turns.take(namespace);
+        let is_left = self.put_claims(reading, &named, &made, (namespace, uid), &steps);
+        self.claimed.turns.give_back(namespace, steps, is_left.then_some(uid));
+        named
+    }
+
+    /// Adds to what was read of a pod that its claims are more than are looked at.
+    pub(super) fn put_excess(&mut self, reading: &mut Reading, excess: Box<str>) {
+        let others = Amounts::clone(&reading.task.request);
+        self.put_asked(reading, others, Asked::unclear(excess.into()));
+    }
+
+    /// Adds to what was read of a pod that need not be there what its claims would come to, found in so many steps: it is nobody's turn.
+    /// Nobody comes to pay for them by that.
+    pub(super) fn imagine_claims(
+        &mut self,
+        reading: &mut Reading,
+        pod: &crds::pod::Pod<Box<str>>,
+        namespace: &str,
+        steps: &Steps,
+    ) -> Vec<Named> {
+        if !self.may_claim(pod) {
+            return Vec::new();
+        }
+        let named = named_by(pod);
+        self.put_claims(reading, &named, &MadeClaim::default(), (namespace, NOBODY), steps);
+        named
+    }
+
+    /// Adds what the claims of a pod of this namespace and unique id come to; whether some of them are left to be evaluated.
+    fn put_claims(
+        &mut self,
+        reading: &mut Reading,
+        named: &[Named],
+        made: &MadeClaim,
+        (namespace, uid): (&str, &str),
+        steps: &Steps,
+    ) -> bool {
+        let assigned = reading.assigned.as_ref().and_then(|assigned| match assigned {
+            Assigned::Card(card) => Some(self.names.card_name(*card)),
+            Assigned::Counted(_) => None,
+        });
+        let given = made
+            .status
+            .as_ref()
+            .map(|status| self.claimed.devices.given(namespace, status, assigned));
+        let asked = self.claimed.devices.asked_by(namespace, uid, named, assigned, steps);
+        let is_left = asked.obstacle == Some(Obstacle::Unevaluated);
+        let demand = self.devices_asked(&reading.task.request, namespace, named, made.is_allocated);
+        let of_classes =
+            self.requested_of_classes(&reading.task.request, asked.is_for_cards(), &given.unwrap_or_default());
+        // What the door holds for its classes alone is looked at here, whatever it turns out to be.
+        let names_class = |(dimension, _): (Dimension, i64)| dimension.name(&self.names).starts_with(RESOURCE_OF_CLASS);
+        if !named.is_empty() || of_classes.is_any() || reading.task.request.iter().any(names_class) {
+            let OfClasses {
+                others,
+                requested,
+                given,
+                unclear,
+            } = of_classes;
+            self.put_asked(reading, others, asked.and_provided(requested, given, unclear));
+        }
+        if let Some(claimed) = &mut reading.task.claimed {
+            Arc::make_mut(claimed).asks_for_devices = self.claimed.devices.ask_for_any(namespace, named);
+        }
+        if let Some(demand) = demand {
+            let named = reading.task.cards().collect();
+            let claimed = reading.task.claimed.get_or_insert_with(|| {
+                Arc::new(Claimed {
+                    named,
+                    ..Claimed::default()
+                })
+            });
+            Arc::make_mut(claimed).demand = Some(Arc::new(demand));
+        }
+        is_left
+    }
+
+    /// A pod that was let in holds what it was seen to hold while that can't be said: its claim, its class or the slices of its node may
+    /// be away for a while, and what it runs on is not. Whether that can be said.
+    pub(super) fn keep_claimed(&self, reading: &mut Reading, known: Option<PodId>) -> bool {
+        let task = &mut reading.task;
+        let is_said = !cannot_be_said(task);
+        let is_lost = |claimed: &Arc<Claimed>| !claimed.is_for_cards();
+        if reading.gates != Gates::None || is_said || !task.claimed.as_ref().is_none_or(is_lost) {
+            return is_said;
+        }
+        let Some(old) = known.and_then(|id| self.pod(id)).filter(|old| old.is_in()) else {
+            return is_said;
+        };
+        if old.task.claimed.as_ref().is_some_and(|claimed| !is_lost(claimed)) {
+            task.request = Arc::clone(&old.task.request);
+            task.claimed.clone_from(&old.task.claimed);
+            task.unreadable.clone_from(&old.task.unreadable);
+        }
+        is_said
+    }
+}
+
+/// Whether it is not known at the moment what a task claims.
+fn cannot_be_said(task: &Task) -> bool {
+    // Where no class provides any more what it requests, it claims nothing at all.
+    task.unreadable.is_some()
+        || task.claimed.as_ref().is_none_or(|claimed| {
+            matches!(
+                claimed.refusal,
+                Some(Reason::ResourceClaimNotFound | Reason::NoDeviceSelected | Reason::SelectorsNotEvaluated)
+            )
+        })
+}
+
+/// The cards that a task's claims select, whichever of them it is charged for.
+pub(super) fn cards_claimed(task: &Task) -> impl Iterator<Item = CardId> + '_ {
+    let claimed = task.claimed.iter();
+    claimed.flat_map(|claimed| claimed.cards().chain(claimed.named.iter().copied()))
+}
