@@ -249,7 +249,9 @@ impl Cluster {
     /// Whether a pod waits until its claims are read in the turn of its namespace: whatever they say then, nothing comes of it before.
     fn waits_for_turn(&self, uid: &str) -> bool {
         let pod = self.pod_with_uid(uid).and_then(|id| self.pod(id));
-        pod.is_some_and(|pod| matches!(pod.stage, Stage::Waiting) && self.claimed.turns.is_later(&pod.namespace, uid))
+        pod.is_some_and(|pod| {
+            matches!(pod.stage, Stage::Waiting | Stage::Blocked) && self.claimed.turns.is_later(&pod.namespace, uid)
+        })
     }
 
     /// What a list of all objects of these kinds does not name is gone.

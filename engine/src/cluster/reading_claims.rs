@@ -37,22 +37,20 @@ pub(super) const NOBODY: &str = "";
 
 impl Cluster {
     /// Reads pods anew whose claims have changed, each once, however often they did: whoever makes and deletes a claim that a thousand pods
-    /// share would otherwise have each of them read each time. Of those that their claims keep out, as many as the turn of their namespace
-    /// allows; the others in the next rounds.
+    /// share would otherwise have each of them read each time. Of those that their claims, or gates of others, keep out, as many as the turn of
+    /// their namespace allows; the others in the next rounds.
     pub fn read_again(&mut self, now: Timestamp) {
         while let Some(uid) = self.claimed.unread.pop_first() {
-            let Some((namespace, may_wait)) = self.pod_with_uid(&uid).and_then(|id| self.pod(id)).map(|pod| {
-                let is_kept_out = pod
-                    .task
-                    .claimed
-                    .as_ref()
-                    .is_some_and(|claimed| claimed.refusal.is_some());
-                (
-                    Arc::clone(&pod.namespace),
-                    is_kept_out && matches!(pod.stage, Stage::Waiting),
-                )
-            }) else {
+            let Some(pod) = self.pod_with_uid(&uid).and_then(|id| self.pod(id)) else {
                 continue;
+            };
+            let namespace = Arc::clone(&pod.namespace);
+            let is_kept_out = |claimed: &Arc<Claimed>| claimed.refusal.is_some();
+            // Nothing comes of what their claims say before it is their turn.
+            let may_wait = match pod.stage {
+                Stage::Blocked => true,
+                Stage::Waiting => pod.task.claimed.as_ref().is_some_and(is_kept_out),
+                Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => false,
             };
             if self.claimed.turns.pay_for_pod(&namespace) || !may_wait {
                 self.read_one_again(&uid, now);
