@@ -131,6 +131,12 @@ pub enum Warning {
          annotation {CARD_NAME}"
     )]
     NoCardNamed { place: String, resource: String },
+    /// Volcano makes the pods of a Job only when its `PodGroup` was let in, whose `minResources` name no claims.
+    #[error(
+        "{place} claims devices: if they are cards, say which by the annotation {CARD_REQUEST} on the Job; without it, it is limited in CPU and \
+         memory until there are pods, in spite of cardUnlimitedCpuMemory, and may wait for ever"
+    )]
+    ClaimsUnannounced { place: String },
     #[error(
         "spec.capability names no {missing}: under capacity-card that is 0, and pods that request {missing} wait for ever; set \
          it"

@@ -428,3 +428,29 @@ fn no_more_than_four_groups_of_one_object_are_asked_for() {
     let asked = world.asked().into_iter().filter(|asked| asked.contains("g-"));
     assert_eq!(asked.count(), 4);
 }
+
+/// Its `PodGroup` asks for CPU and memory alone, in Job mode before there are pods.
+#[test]
+fn a_job_of_volcanos_that_claims_cards_is_told_to_say_so_in_advance() {
+    let warned = |unlimited: bool, own: Texts<'_>, requests: Texts<'_>| {
+        let world = World::with_configuration(Configuration {
+            queue_plugin: QueuePlugin::CapacityCard,
+            capacity_card: CapacityCard {
+                card_unlimited_cpu_memory: unlimited,
+                ..CapacityCard::default()
+            },
+            ..Configuration::default()
+        });
+        let mut job = workload(VOLCANO_JOB, own, &[], requests);
+        job["spec"]["tasks"][0]["template"]["spec"]["resourceClaims"] =
+            json!([{"name": "gpu", "resourceClaimTemplateName": "gpu"}]);
+        let warnings = advise(&world, VOLCANO_JOB, &job);
+        warnings.iter().any(|warning| {
+            warning.starts_with("spec.tasks[\"worker\"].template claims devices") && warning.contains(CARD_REQUEST)
+        })
+    };
+    assert!(warned(true, &[], &[]));
+    assert!(!warned(true, &[(CARD_REQUEST, r#"{"NVIDIA-A100": 1}"#)], &[]));
+    assert!(!warned(true, &[], &[(GPU, "1")]), "its PodGroup asks for cards, too");
+    assert!(!warned(false, &[], &[]), "it is limited in any case");
+}

@@ -123,12 +123,33 @@ fn look_at_workload(kind: &str, object: &RawValue, namespace: &str, view: View<'
         own("spec.jobTemplate.", &jobs.metadata, true, warnings);
     }
     warnings.extend(spec.check_tasks().err().map(Warning::Tasks));
+    let mut requests_cards = false;
     for (place, template) in &templates {
-        look_at_template(kind, (place, template), namespace, view, &mut looks, &mut findings)?;
+        requests_cards |= look_at_template(kind, (place, template), namespace, view, &mut looks, &mut findings)?;
+    }
+    if !requests_cards && !owner.metadata.annotations.contains_key(CARD_REQUEST) && asks_in_advance(view) {
+        let mut of_tasks = templates.iter().filter(|(place, _)| is_volcanos(place));
+        let claims = of_tasks.find(|(_, template)| !template.spec.resource_claims.is_empty());
+        let unannounced = claims.map(|(place, _)| Warning::ClaimsUnannounced { place: place.clone() });
+        findings.warnings.extend(unannounced);
     }
     Ok(findings)
 }
 
+/// Whether the queue of a Job of Volcano's is asked before there are pods, and limits CPU and memory only of what is not for cards.
+fn asks_in_advance(view: View<'_>) -> bool {
+    let configuration = view.configuration();
+    configuration.queue_plugin == QueuePlugin::CapacityCard
+        && configuration.capacity_card.card_unlimited_cpu_memory
+        && configuration.has_action("enqueue")
+}
+
+/// Whether a template is one of a Job of Volcano's. Its queue is its own field, and judged with it.
+fn is_volcanos(place: &str) -> bool {
+    place.starts_with("spec.tasks")
+}
+
+/// Looks at one template; whether its pods request cards as resources.
 fn look_at_template(
     kind: &str,
     (place, template): (&str, &Pod<Scalar<'_>>),
@@ -136,7 +157,7 @@ fn look_at_template(
     view: View<'_>,
     looks: &mut Looks,
     findings: &mut Findings,
-) -> Result<(), Stop> {
+) -> Result<bool, Stop> {
     let annotation = |key| template.metadata.annotations.get(key).filter(|name| !name.is_empty());
     check_labels(place, &template.metadata.labels, &mut findings.warnings);
     looks.check_spelling(place, &template.metadata.annotations, &mut findings.warnings);
@@ -161,8 +182,6 @@ fn look_at_template(
         own: annotation(QUEUE_NAME).map(|queue| (queue, QueueSource::Template)),
         group: group.filter(|name| looks.at_group(name)),
     };
-    // The queue of a Job of Volcano's is its own field, and judged with it.
-    let is_volcanos = place.starts_with("spec.tasks");
     let resolved = find(&naming, namespace, view, &mut Vec::new());
     let resolved = match resolved {
         Ok(resolved) => Some(resolved),
@@ -187,7 +206,8 @@ fn look_at_template(
     }
     let cardgate = &view.configuration().cardgate;
     let names_queue = resolved.is_some_and(|resolved| resolved.source != QueueSource::Default);
-    let is_charged = is_volcanos || names_queue || group.is_some() || cardgate.unqueued_cards == UnqueuedCards::Charge;
+    let is_charged =
+        is_volcanos(place) || names_queue || group.is_some() || cardgate.unqueued_cards == UnqueuedCards::Charge;
     if (is_charged || annotation(CARD_NAME).is_some()) && looks.at_claims_of(template) {
         match claims::check(template, namespace, view, &mut findings.warnings) {
             Ok(()) => {}
@@ -199,22 +219,19 @@ fn look_at_template(
         }
     }
     let request = check_template(place, template, false, is_charged, view, findings);
-    let unnamed = request.filter(|_| {
-        annotation(CARD_NAME).is_none()
-            && is_charged
-            && cardgate.unnamed_cards == UnnamedCards::Charge
-            && view.configuration().queue_plugin == QueuePlugin::CapacityCard
-    });
-    if let Some(resource) = unnamed
-        .as_ref()
-        .and_then(|request| card_resources(request, view).into_iter().next())
-    {
+    let requested = request.as_ref().map(|request| card_resources(request, view));
+    let requested = requested.into_iter().flatten().next();
+    let is_unnamed = annotation(CARD_NAME).is_none()
+        && is_charged
+        && cardgate.unnamed_cards == UnnamedCards::Charge
+        && view.configuration().queue_plugin == QueuePlugin::CapacityCard;
+    if let Some(resource) = requested.filter(|_| is_unnamed) {
         findings.warnings.push(Warning::NoCardNamed {
             place: place.to_owned(),
             resource: resource.to_owned(),
         });
     }
-    Ok(())
+    Ok(requested.is_some())
 }
 
 /// Where the annotations of an object's pods belong, and what is there.
