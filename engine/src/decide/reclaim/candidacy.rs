@@ -40,6 +40,8 @@ pub(super) struct Candidacy {
     pub(super) rank: Rank,
     /// None once it is taken.
     pub(super) members: Vec<Member>,
+    /// The places of its members, by node: of a gang of thousands each node is asked what it would get.
+    pub(super) by_node: Vec<usize>,
     /// The lowest level above the waiting queue that it is part of.
     pub(super) level: usize,
     pub(super) charged: Vec<(Dimension, i128)>,
@@ -70,6 +72,7 @@ impl Candidacy {
         let mut all = Self {
             rank: first.rank.clone(),
             members: Vec::new(),
+            by_node: Vec::new(),
             level: first.level,
             charged: Vec::new(),
             usable: Vec::new(),
@@ -85,15 +88,22 @@ impl Candidacy {
             add_up(&mut all.takes, &member.takes);
             all.members.extend(member.members.iter().cloned());
         }
+        all.by_node = (0..all.members.len()).collect();
+        all.by_node.sort_by_key(|place| all.members[*place].node);
         Some(all)
+    }
+
+    /// Its pods on a node.
+    fn on(&self, node: Option<NodeId>) -> impl Iterator<Item = &Member> {
+        let is_before = |place: &usize| self.members.get(*place).is_some_and(|member| member.node < node);
+        let from = self.by_node.partition_point(is_before);
+        let members = self.by_node[from..].iter().filter_map(|place| self.members.get(*place));
+        members.take_while(move |member| member.node == node)
     }
 
     /// What its pods of a kind give on a node.
     fn gives_on(&self, node: Option<NodeId>, dimension: Dimension, is_meant: impl Fn(&Member) -> bool) -> i128 {
-        let there = self
-            .members
-            .iter()
-            .filter(|member| member.node == node && is_meant(member));
+        let there = self.on(node).filter(|member| is_meant(member));
         there.map(|member| i128::from(member.request.get(dimension))).sum()
     }
 
@@ -115,8 +125,7 @@ impl Candidacy {
 
     /// Whether it gives shares of the cards of a node, or devices.
     pub(super) fn gives_cards_on(&self, node: Option<NodeId>) -> bool {
-        let mut members = self.members.iter();
-        members.any(|member| member.is_on_cards && member.node == node)
+        self.on(node).any(|member| member.is_on_cards)
     }
 
     /// Whether it is to give back anything that is missing: what its queue borrows, and it is charged for. What is not charged, as CPU of

@@ -52,7 +52,7 @@ impl<'c> Draw<'c> {
                 let (_, pod) = turn.filter(|_| !self.effort.is_spent())?;
                 self.effort.spend(1);
                 self.next += 1;
-                let ways = victims.ways(self.cluster, pod);
+                let ways = victims.ways(self.cluster, pod, self.effort);
                 if let Some(whole) = ways.whole.filter(|whole| self.known.insert(*whole)) {
                     self.wholes.insert((victims.get(whole).rank.clone(), whole));
                 }

@@ -324,6 +324,7 @@ impl Pool {
             let Some(turn) = kinds.turn(cluster, &[], place, effort).cloned() else {
                 break;
             };
+            effort.spend(1);
             // Nobody can do better on a node that is left than this pod with as many as it takes there.
             let beats = |best: &Plan, pods: usize| {
                 let bound = Cost(Some(turn.priority), fewest.max(pods), vec![Rank::of(&turn)]);
@@ -409,7 +410,7 @@ impl Pool {
             of_cards: if cards_fit { &[] } else { &of_cards },
             node: Some(node),
         };
-        let mut places = self.victims.on_node(cluster, node);
+        let mut places = self.victims.on_node(cluster, node, effort);
         places.extend(&question.elsewhere);
         self.victims.sort(&mut places);
         let cost = self.cheapest_of(&places, lack, &fits, effort);

@@ -199,7 +199,7 @@ impl Victims {
                             break;
                         }
                         effort.spend(LOOK_AT_NODE);
-                        let ways = self.ways(lack.cluster, pod);
+                        let ways = self.ways(lack.cluster, pod, effort);
                         let before = found.len();
                         found.extend([ways.alone, ways.whole].into_iter().flatten().filter(|place| {
                             let candidate = self.get(*place);
@@ -239,10 +239,10 @@ impl Victims {
     }
 
     /// Those on a node, by rank.
-    pub(super) fn on_node(&mut self, cluster: &Cluster, node: NodeId) -> Vec<usize> {
+    pub(super) fn on_node(&mut self, cluster: &Cluster, node: NodeId, effort: &Effort) -> Vec<usize> {
         let mut places = Vec::new();
         for pod in &cluster.node(node).pods {
-            let ways = self.ways(cluster, *pod);
+            let ways = self.ways(cluster, *pod, effort);
             places.extend([ways.alone, ways.whole].into_iter().flatten());
         }
         self.sort(&mut places);
@@ -256,18 +256,21 @@ impl Victims {
         places.dedup();
     }
 
-    /// How a pod may be taken back.
-    pub(super) fn ways(&mut self, cluster: &Cluster, id: PodId) -> Ways {
+    /// How a pod may be taken back. To find out is spent, of all pods of its gang at once.
+    pub(super) fn ways(&mut self, cluster: &Cluster, id: PodId, effort: &Effort) -> Ways {
         if let Some(ways) = self.ways.get(&id) {
             return *ways;
         }
         let Some((queue, pod)) = cluster.pod(id).and_then(|pod| Some((pod.queue?, pod))) else {
             return Ways::default();
         };
+        let known = self.ways.len();
         match pod.group.filter(|group| cluster.workload(*group).is_gang()) {
             Some(group) => self.look_at_gang(cluster, queue, group),
             None => self.look_at_pod(cluster, queue, id),
         }
+        let found = self.ways.len().saturating_sub(known).max(1);
+        effort.spend(found.saturating_mul(LOOK_AT_NODE));
         // Who is no candidate is not looked at again either.
         *self.ways.entry(id).or_default()
     }
@@ -409,6 +412,7 @@ impl Victims {
                 is_on_cards: pod.task.mgpu.is_some() || pod.task.claimed.is_some(),
                 is_without_gpu: cluster.is_without_gpu(&pod.task, pod.request()),
             }],
+            by_node: vec![0],
             level: source.level,
             usable: if cluster.gives_to_others(pod.room) {
                 charged.clone()

@@ -2,7 +2,7 @@
 
 use super::reclaim::{RECLAIM, victims};
 use super::{plain, worker};
-use crate::world::{World, capacity, node, pod};
+use crate::world::{World, bare_pod, capacity, node, pod};
 
 const PREEMPT: &str = "enqueue, allocate, preempt";
 
@@ -56,4 +56,28 @@ fn a_queue_that_borrows_gives_back_behind_the_many_that_may_keep_what_they_have(
         panic!("one")
     };
     assert!(victim.starts_with("c-"), "{victim}");
+}
+
+/// Nobody on the node gives anything back: of all others each is drawn in vain.
+#[test]
+fn who_is_drawn_in_vain_counts_among_the_steps_of_a_look() {
+    const HELD: usize = 1000;
+    const ASKING: usize = 10;
+    let mut world = World::with(capacity(RECLAIM, ""));
+    world.node(&node("full").offers("cpu", "8"));
+    world.node(&node("n1").offers("cpu", "4000").offers("pods", "4000"));
+    world.queue(&plain("a").deserved("cpu", "0"));
+    world.queue(&plain("b").deserved("cpu", "100"));
+    world.pod(&bare_pod("foreign").requests("cpu", "8").on("full"));
+    world.pods((0..HELD).map(|index| pod(&format!("a-{index}")).queue("a").requests("cpu", "1").on("n1")));
+    let asking = |index: usize| {
+        pod(&format!("b-{index}"))
+            .queue("b")
+            .requests("cpu", &format!("{}m", 1001 + index))
+    };
+    world.pods((0..ASKING).map(|index| asking(index).pinned_to("full")));
+    let round = world.round();
+    assert!(round.actions.is_empty(), "{:?}", round.actions);
+    let drawn = u64::try_from(HELD * ASKING).unwrap();
+    assert!((drawn..10 * drawn).contains(&round.steps), "{}", round.steps);
 }
