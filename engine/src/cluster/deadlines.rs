@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
-use super::pod::{Controller, Pod, Stage, Waits};
+use super::pod::{Controller, Pod, Stage};
 use super::set_back::SetBack;
 use crate::ids::PodId;
 
@@ -32,6 +32,10 @@ pub(super) struct Return {
 }
 
 impl Return {
+    fn forgotten(self) -> Option<Timestamp> {
+        self.until.checked_add(RETURN_MEMORY).ok()
+    }
+
     fn is_forgotten(self, now: Timestamp) -> bool {
         now.duration_since(self.until) >= RETURN_MEMORY
     }
@@ -46,6 +50,8 @@ pub(super) struct Deadlines {
     returns: HashMap<Controller, Return>,
     /// How many they were when those were last looked for that are forgotten.
     returns_swept: usize,
+    /// When the first of them is forgotten, or somewhat before; none where that is to be looked for.
+    next_forgotten: Option<Timestamp>,
 }
 
 impl Deadlines {
@@ -74,6 +80,8 @@ impl Deadlines {
     /// back at once.
     fn note_return(&mut self, controller: Controller, returned: Return, now: Timestamp) {
         self.returns.insert(controller, returned);
+        let next = self.next_forgotten.zip(returned.forgotten());
+        self.next_forgotten = next.map(|(one, other)| one.min(other));
         if self.returns.len() > 2 * self.returns_swept {
             self.returns.retain(|_, earlier| !earlier.is_forgotten(now));
             self.returns_swept = self.returns.len();
@@ -118,8 +126,6 @@ impl Cluster {
         while let Some((time, id)) = self.deadlines.take_due(now) {
             let Some(pod) = self.pod(id) else { continue };
             if self.deadline_of(pod) != Some(time) {
-                // Pods of its controller came back since, which takes it longer to forget.
-                self.set_deadline(id);
                 continue;
             }
             match pod.stage {
@@ -129,10 +135,8 @@ impl Cluster {
                     self.withdraw(id, (!started).then(|| after_refused_writes(1, now)));
                 }
                 Stage::Waiting => self.update_pod(id, |pod| {
-                    if let Some(waits) = &mut pod.waits
-                        && waits.aside_until.take().is_none()
-                    {
-                        (pod.returns, waits.place.returns) = (0, 0);
+                    if let Some(waits) = &mut pod.waits {
+                        waits.aside_until = None;
                     }
                 }),
                 Stage::Unbound { .. } if pod.deleted.is_none() && !self.is_let_in_by_nobody(pod) => {
@@ -154,6 +158,7 @@ impl Cluster {
     pub(super) fn bring_deadlines_back(&mut self, back: SetBack) {
         let returns = self.deadlines.returns.values_mut();
         returns.for_each(|returned| back.bring_back(&mut returned.until));
+        self.deadlines.next_forgotten = None;
         for id in self.pods_by_id().map(|(id, _)| id).collect::<Vec<_>>() {
             self.set_deadline(id);
         }
@@ -165,10 +170,7 @@ impl Cluster {
         let quota_end = self.quota_end(pod).filter(|_| pod.charge.is_some());
         match pod.stage {
             Stage::Admitting { until, written: false } => Some(quota_end.map_or(until, |end| end.min(until))),
-            Stage::Waiting => {
-                let waits = pod.waits.as_ref()?;
-                waits.aside_until.or_else(|| self.forgets_returns(pod, waits))
-            }
+            Stage::Waiting => pod.waits.as_ref()?.aside_until,
             // Whom nobody has let in, nobody sends back: what comes after it would not be held either.
             Stage::Unbound { since, looks } if pod.deleted.is_none() && !self.is_let_in_by_nobody(pod) => {
                 let timeout = self.configuration.cardgate.reservation_timeout;
@@ -179,13 +181,6 @@ impl Cluster {
             // What is written is true, whenever it is seen.
             Stage::Blocked | Stage::Admitting { written: true, .. } | Stage::Unbound { .. } | Stage::Bound => quota_end,
         }
-    }
-
-    /// When it no longer matters that pods of the controller of a waiting pod came back before it.
-    fn forgets_returns(&self, pod: &Pod, waits: &Waits) -> Option<Timestamp> {
-        let returned = self.deadlines.returns.get(pod.controller.as_ref()?);
-        let returned = returned.filter(|_| waits.place.returns > 0)?;
-        returned.until.checked_add(RETURN_MEMORY).ok()
     }
 
     pub(super) fn set_deadline(&mut self, id: PodId) {
@@ -225,6 +220,22 @@ impl Cluster {
         let until = aside(times, now);
         self.deadlines
             .note_return(controller.clone(), Return { times, until }, now);
+    }
+
+    /// Whether the scheduler did not place a pod of this one's controller in time, which is not forgotten yet.
+    pub(crate) fn has_come_back(&self, pod: &Pod, now: Timestamp) -> bool {
+        self.return_of(pod.controller.as_ref(), now).is_some()
+    }
+
+    /// When the next controller is forgotten of which pods came back, or somewhat before.
+    pub(super) fn next_forgotten_return(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let deadlines = &mut self.deadlines;
+        if deadlines.next_forgotten.is_none_or(|next| next <= now) {
+            deadlines.returns.retain(|_, returned| !returned.is_forgotten(now));
+            let returns = deadlines.returns.values();
+            deadlines.next_forgotten = returns.filter_map(|returned| returned.forgotten()).min();
+        }
+        deadlines.next_forgotten
     }
 
     /// How the pods of a controller have fared.

@@ -6,6 +6,7 @@ mod pods;
 mod rooms;
 mod upwards;
 
+use std::iter;
 use std::sync::Arc;
 
 use crds::keys::MGPU_CORE;
@@ -338,8 +339,9 @@ impl Cluster {
             let Evicting {
                 since, spared_until, ..
             } = &mut pod.eviction;
-            let aside_until = pod.waits.iter_mut().flat_map(|waits| &mut waits.aside_until);
-            let times = of_stage.into_iter().chain(since).chain(spared_until).chain(aside_until);
+            let waits = pod.waits.iter_mut();
+            let of_wait = waits.flat_map(|waits| iter::once(&mut waits.since).chain(&mut waits.aside_until));
+            let times = of_stage.into_iter().chain(since).chain(spared_until).chain(of_wait);
             times.chain([&mut pod.seen]).for_each(|time| back.bring_back(time));
         }
     }

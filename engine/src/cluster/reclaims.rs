@@ -195,16 +195,18 @@ impl Cluster {
     }
 
     /// A look at a queue was in vain, which waits for nothing that is on its way out: all is as it was before. It rests until
-    /// something changes, or time lets pods be evicted that may not be now.
+    /// something changes, or time lets pods be evicted that may not be now, or others for pods whose controllers had theirs come back.
     pub(crate) fn looked_in_vain(&mut self, id: QueueId, before: &BeforeLook, now: Timestamp) {
         self.turn_back(&before.bookmark);
         self.forget_stirs(before.stirs);
         if self.reclaims.in_vain.stirs != before.stirs {
             return;
         }
+        let next_forgotten = self.next_forgotten_return(now);
         let next_eviction = self.reclaims.by_queue.get(&id).map(|reclaim| reclaim.next_eviction);
         let spared = self.pods.leaving().filter_map(|(_, pod)| pod.eviction.spared_until);
-        let next = spared.chain(next_eviction).filter(|time| *time > now).min();
+        let next = spared.chain(next_eviction).chain(next_forgotten);
+        let next = next.filter(|time| *time > now).min();
         let in_vain = &mut self.reclaims.in_vain;
         in_vain.until = next.map_or(in_vain.until, |next| next.min(in_vain.until));
         in_vain.queues.insert(id);

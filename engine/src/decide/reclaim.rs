@@ -120,7 +120,7 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool,
     debug_assert!(
         one_in_turn(&resting, now)
             .filter(|queue| is_rest_checked && cluster.reclaim_due_since(*queue, now).is_some())
-            .filter(|queue| !waiting_sets(cluster, *queue).is_empty())
+            .filter(|queue| !waiting_sets(cluster, *queue, now).is_empty())
             .is_none_or(|queue| look_at(cluster, queue, modes, now, trail).0.is_empty()),
         "a queue rests for which something may be taken back"
     );
@@ -144,7 +144,7 @@ fn look_at(
     now: Timestamp,
     trail: &dyn Trail,
 ) -> (Vec<Eviction>, u64) {
-    let sets = waiting_sets(cluster, queue);
+    let sets = waiting_sets(cluster, queue, now);
     let expected_nothing = cluster.expects_nothing(queue);
     let in_sets = sets.iter().flat_map(|set| match set {
         Set::OneByOne(_, pods) => pods.clone(),
@@ -164,8 +164,9 @@ fn look_at(
         modes,
         now,
         may_evict: cluster.may_evict_for(queue, now),
-        leaving: leaving.clone(),
+        is_leaving: !leaving.is_empty(),
         taken: Vec::new(),
+        borrows: false,
         assumed: Vec::new(),
         evicted_for: BTreeSet::new(),
         groups: BTreeSet::new(),
@@ -232,10 +233,11 @@ struct Look {
     modes: Modes,
     now: Timestamp,
     may_evict: bool,
-    /// Pods on their way out, counted as gone.
-    leaving: Vec<PodId>,
+    is_leaving: bool,
     /// Pods that are taken back, counted as gone.
     taken: Vec<PodId>,
+    /// Whether any pod of the gang that is looked at gets what its queue does not deserve.
+    borrows: bool,
     /// Pods that get in by that, counted as there.
     assumed: Vec<Assumed>,
     /// The pods that others are evicted for.
@@ -252,23 +254,18 @@ struct Look {
 }
 
 impl Look {
-    /// Sees to it that a pod gets in, if it is entitled to; whether it will.
-    fn make_room(&mut self, cluster: &mut Cluster, shape: &Shape, id: PodId) -> bool {
+    /// Sees to it that a pod gets in, if it is entitled to, or where it `may_borrow` what is free; whether it will.
+    fn make_room(&mut self, cluster: &mut Cluster, shape: &Shape, id: PodId, may_borrow: bool) -> bool {
         if let Ok(grant) = verdict::judge(cluster, shape, None, &self.effort) {
             // A gang whose first pods have room waits for its others. Whoever others went for keeps what came free until it is let in: its turn may
             // come later, or the claim of one of those that went still be there.
             let something_gives_way = self.gives_way() || shape.group.is_some() || cluster.was_evicted_for(id, shape);
-            if !something_gives_way {
-                return false;
-            }
-            if is_entitled(cluster, shape, id, grant.alternative.as_ref()) {
-                return self.assume(cluster, id, grant);
-            }
-            // Beside what is taken back for it, a gang takes what is idle, as it will when it is let in.
-            let idle = shape.group.is_some().then(|| self.idle(cluster, shape)).flatten();
-            return idle.is_some_and(|grant| self.assume(cluster, id, grant));
+            let is_deserved = is_entitled(cluster, shape, id, grant.alternative.as_ref());
+            self.borrows |= !is_deserved;
+            return something_gives_way && (is_deserved || may_borrow) && self.assume(cluster, id, grant);
         }
-        if !self.may_evict {
+        let has_come_back = |pod| cluster.has_come_back(pod, self.now);
+        if !self.may_evict || cluster.pod(id).is_some_and(has_come_back) {
             return false;
         }
         let mut alternatives = alternatives_of(shape).into_iter();
@@ -277,21 +274,7 @@ impl Look {
 
     /// Whether there is room by pods that leave.
     fn gives_way(&self) -> bool {
-        !self.leaving.is_empty() || !self.taken.is_empty()
-    }
-
-    /// Where a pod has room though nobody leaves.
-    fn idle(&self, cluster: &mut Cluster, shape: &Shape) -> Option<Grant> {
-        let gone = [&self.taken[..], &self.leaving];
-        for gone in gone {
-            self.effort.spend(gone.len());
-            cluster.put_back(gone);
-        }
-        let grant = verdict::judge(cluster, shape, None, &self.effort).ok();
-        for gone in gone {
-            cluster.take_out(gone);
-        }
-        grant
+        self.is_leaving || !self.taken.is_empty()
     }
 
     /// Takes back what a pod lacks of one of its alternatives, if it is entitled to what it gets by that; whether it will get in.
@@ -360,7 +343,7 @@ impl Look {
         let (taken, assumed, evictions) = (self.taken.len(), self.assumed.len(), self.evictions.len());
         let is_made = |look: &mut Self, cluster: &mut Cluster| {
             pods.iter()
-                .all(|(pod, shape)| look.make_room(cluster, shape, *pod) && !look.effort.is_spent())
+                .all(|(pod, shape)| look.make_room(cluster, shape, *pod, true) && !look.effort.is_spent())
         };
         // Before the first of them is in, its queue must take it as a whole, or it would be in vain: that is asked without them.
         let is_taken = |look: &mut Self, cluster: &mut Cluster| {
@@ -368,7 +351,13 @@ impl Look {
             let pods: Vec<_> = pods.iter().map(|(pod, _)| *pod).collect();
             enqueue::would_take(cluster, id, &pods, &look.effort)
         };
-        if is_made(self, cluster) && is_taken(self, cluster) && is_made(self, cluster) {
+        self.borrows = false;
+        // Beside what is taken back for it, a gang takes what is free, as it will when it is let in; nothing is set aside for it of that alone.
+        let may_be_made = |look: &Self, cluster: &Cluster| {
+            let is_evicted_for = |(pod, shape): &InLine| cluster.was_evicted_for(*pod, shape);
+            !look.borrows || look.evictions.len() > evictions || pods.iter().any(is_evicted_for)
+        };
+        if is_made(self, cluster) && is_taken(self, cluster) && is_made(self, cluster) && may_be_made(self, cluster) {
             let mut together = self.evictions.drain(evictions..);
             if let Some(mut first) = together.next() {
                 first.victims.extend(together.flat_map(|eviction| eviction.victims));

@@ -268,3 +268,22 @@ fn who_asked_for_something_else_by_the_clock_that_ran_ahead_goes_before_who_come
     let is_kept = |name: &str| world.is_enqueued(WorkloadKind::PodGroup, name);
     assert!(is_kept("g") && !is_kept("h"));
 }
+
+#[test]
+fn a_pod_is_in_time_for_what_its_gang_has_lost() {
+    let mut world = world("reservationTimeout: 5m");
+    world.queue(&queue("team-a").quota(r#"{"A": 2}"#));
+    world.group(&group("g", 2));
+    let member = |name: &str| pod(name).of("g").asks("A", 1);
+    world.pods(["g-0", "g-1"].map(member));
+    assert_eq!(world.admit_names(), ["g-0", "g-1"]);
+    world.pods(["g-0", "g-1"].map(|name| member(name).assigned("A").on("n1")));
+    world.remove_pod("g-1");
+    world.pod(&pod("ends").asks("A", 1).assigned("A").on("n1"));
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.pod(&pod("older").created(-100).priority(10).asks("A", 1));
+    world.pod(&member("g-2"));
+    world.set_back(1);
+    world.remove_pod("ends");
+    assert_eq!(world.admit_names(), ["g-2"]);
+}

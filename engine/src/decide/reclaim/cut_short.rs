@@ -72,7 +72,7 @@ impl Look {
                     if self.assumed.len() >= PODS_PER_LOOK {
                         return None;
                     }
-                    if !self.make_room(cluster, shape, *pod) {
+                    if !self.make_room(cluster, shape, *pod, false) {
                         let is_given_up = has_all_steps && index == 0;
                         return (self.effort.is_spent() && !is_given_up).then_some(index);
                     }
@@ -96,7 +96,7 @@ impl Look {
                 Set::OneByOne(shape, pods) => {
                     for pod in &pods[from..] {
                         if self.assumed.len() < PODS_PER_LOOK {
-                            self.assume_again(cluster, earlier, *pod, shape);
+                            self.assume_again(cluster, earlier, *pod, shape, false);
                         }
                     }
                 }
@@ -104,7 +104,7 @@ impl Look {
                     let assumed = self.assumed.len();
                     let mut pods = pods.iter();
                     if assumed < PODS_PER_LOOK
-                        && pods.all(|(pod, shape)| self.assume_again(cluster, earlier, *pod, shape))
+                        && pods.all(|(pod, shape)| self.assume_again(cluster, earlier, *pod, shape, true))
                     {
                         self.groups.insert(*id);
                     } else {
@@ -115,13 +115,21 @@ impl Look {
         }
     }
 
-    fn assume_again(&mut self, cluster: &mut Cluster, earlier: &Earlier, id: PodId, shape: &Shape) -> bool {
+    fn assume_again(
+        &mut self,
+        cluster: &mut Cluster,
+        earlier: &Earlier,
+        id: PodId,
+        shape: &Shape,
+        may_borrow: bool,
+    ) -> bool {
         let Some(aside) = earlier.get(&id).filter(|aside| cluster.still_waits(aside)) else {
             return false;
         };
         let alternative = aside.alternative();
         let something_gives_way = aside.is_by_eviction() || self.gives_way();
-        if !something_gives_way || !cluster.has_quota_for(aside) || !is_entitled(cluster, shape, id, alternative) {
+        let is_due = (may_borrow && aside.is_by_eviction()) || is_entitled(cluster, shape, id, alternative);
+        if !something_gives_way || !is_due || !cluster.has_quota_for(aside) {
             return false;
         }
         let node = match aside.node() {

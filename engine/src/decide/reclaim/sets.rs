@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::PODS_PER_LOOK;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
@@ -29,7 +31,7 @@ impl Set {
 }
 
 /// What waits in a queue for something that others could give back, first to go first.
-pub(super) fn waiting_sets(cluster: &Cluster, queue: QueueId) -> Vec<Set> {
+pub(super) fn waiting_sets(cluster: &Cluster, queue: QueueId, now: Timestamp) -> Vec<Set> {
     let refused = cluster.queue(queue).waiting.peers().filter(|(_, peers)| {
         let reason = peers.refused.map(|refused| refused.reason);
         reason.is_some_and(|reason| matches!(reason.cure(), Cure::Eviction | Cure::Release))
@@ -45,7 +47,7 @@ pub(super) fn waiting_sets(cluster: &Cluster, queue: QueueId) -> Vec<Set> {
                 let pods = first_missing(cluster, id);
                 // One whose pods are in several queues is looked at in that of the first of them alone.
                 let is_here = pods.first().is_some_and(|(_, shape)| shape.queue == queue);
-                let may_get_in = |(pod, _): &InLine| may_get_in(cluster, *pod);
+                let may_get_in = |(pod, _): &InLine| may_get_in(cluster, *pod, now);
                 if !is_here || pods.len() < workload.missing() || !pods.iter().all(may_get_in) {
                     continue;
                 }
@@ -53,7 +55,7 @@ pub(super) fn waiting_sets(cluster: &Cluster, queue: QueueId) -> Vec<Set> {
             }
             None => {
                 let pods = peers.pods.iter().map(|place| place.pod);
-                let pods = pods.filter(|pod| may_get_in(cluster, *pod)).take(PODS_PER_LOOK);
+                let pods = pods.filter(|pod| may_get_in(cluster, *pod, now)).take(PODS_PER_LOOK);
                 Set::OneByOne(Arc::clone(&peers.shape), pods.collect())
             }
         };
@@ -63,9 +65,14 @@ pub(super) fn waiting_sets(cluster: &Cluster, queue: QueueId) -> Vec<Set> {
     sets.into_iter().map(|(.., set)| set).collect()
 }
 
-/// Whether the API server has not refused to let a pod in, and the scheduler has placed what was let in for its controller: others would be
+/// Whether the API server has not refused to let a pod in, and the scheduler has placed what was let in of its controller: others would be
 /// evicted for it in vain, again and again.
-fn may_get_in(cluster: &Cluster, id: PodId) -> bool {
-    let waits = cluster.pod(id).and_then(|pod| pod.waits.as_ref());
-    waits.is_none_or(|waits| waits.write_refusals == 0 && waits.place.returns == 0)
+fn may_get_in(cluster: &Cluster, id: PodId, now: Timestamp) -> bool {
+    cluster.pod(id).is_none_or(|pod| {
+        pod.waits.as_ref().is_none_or(|waits| {
+            // What others were evicted for before is kept: nobody more is.
+            let is_kept_for = || cluster.was_evicted_for(id, &waits.shape);
+            waits.write_refusals == 0 && (!cluster.has_come_back(pod, now) || is_kept_for())
+        })
+    })
 }

@@ -30,7 +30,7 @@ pub(super) fn in_turn(cluster: &mut Cluster, waiting: &[QueueId], now: Timestamp
         if turns.len() == QUEUES_PER_ROUND {
             break;
         }
-        if waiting_sets(cluster, id).is_empty() {
+        if waiting_sets(cluster, id, now).is_empty() {
             cluster.looked_for_nobody(id, now);
         } else {
             turns.push((rank, id));

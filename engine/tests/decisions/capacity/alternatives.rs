@@ -38,7 +38,7 @@ fn a_gang_takes_back_what_it_deserves_beside_what_is_idle() {
     let evicted = victims(&mut world);
     assert_eq!(evicted.len(), 1, "the other gets the idle one");
     // On its way out, the victim doesn't end that.
-    world.pod(&of_a(if evicted[0] == "a-0" { 0 } else { 1 }, "H", "n2").deleted(LONG));
+    world.pod(&of_a(usize::from(evicted[0] != "a-0"), "H", "n2").deleted(LONG));
     for _ in 0..3 {
         world.wait(2);
         assert_eq!(victims(&mut world), [""; 0]);
@@ -56,15 +56,32 @@ fn nothing_is_taken_back_beyond_what_is_deserved() {
 }
 
 #[test]
-fn what_others_leave_is_not_kept_for_a_gang_that_deserves_none_of_it() {
+fn a_gang_takes_back_what_it_deserves_beside_what_others_leave() {
     let mut world = borrowed();
     world.pod(&of_a(2, "A", "n1").deleted(LONG));
     gang(&mut world, 2);
     world.wait(5);
-    assert_eq!(victims(&mut world), [""; 0], "it has room when that one has left");
+    let evicted = victims(&mut world);
+    assert_eq!(evicted.len(), 1, "the other gets the one that is left");
+    gone(&mut world, &evicted);
     gone(&mut world, &["a-2".to_owned()]);
+    assert_eq!(let_in(&mut world), ["g-0", "g-1"]);
+}
+
+/// The gang that has them both goes as a whole: what is free by that beyond what is deserved is taken as well.
+#[test]
+fn a_gang_takes_all_that_another_gives_back_as_a_whole() {
+    let mut world = borrowed();
+    world.remove_pod("b-0");
+    world.queue(&plain("a").deserved_cards(r#"{"A": 0, "H": 0}"#));
+    world.group(&group("theirs", 2).queue("a"));
+    world.pods((2..4).map(|index| of_a(index, "A", "n1").of("theirs")));
+    gang(&mut world, 2);
     world.wait(5);
-    assert_eq!(victims(&mut world).len(), 1);
+    let evicted = victims(&mut world);
+    assert_eq!(evicted, ["a-2", "a-3"]);
+    gone(&mut world, &evicted);
+    assert_eq!(let_in(&mut world), ["g-0", "g-1"]);
 }
 
 /// The first card that somebody could give is one that the queue has all of.

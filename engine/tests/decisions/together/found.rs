@@ -115,33 +115,59 @@ fn nobody_is_evicted_again_for_a_pod_that_the_api_server_refuses() {
 fn nobody_is_evicted_again_for_a_controller_whose_pod_the_scheduler_did_not_place() {
     let mut world = borrowed();
     let claimant = |name: &str| pod(name).queue("b").controlled_by("ReplicaSet", "web");
-    world.pod(&claimant("first"));
+    world.pod(&claimant("first").created(0));
     let victim = evictions(&mut world).remove(0).victims.remove(0).pod.uid;
     world.remove_pod(&victim);
     assert_eq!(world.admit_names(), ["first"]);
-    world.seen_admitted(&claimant("first"), "first", None);
+    world.seen_admitted(&claimant("first").created(0), "first", None);
+    // One that waits by then, and one that comes after it.
+    world.pod(&claimant("second").requests("cpu", "2").created(1));
+    assert_eq!(evictions(&mut world), []);
     world.wait(3600);
     let actions = world.decide();
     assert!(matches!(&actions[..], [Action::SendBack { .. }]), "{actions:?}");
     world.remove_pod("first");
     // Whoever was evicted is back, in the place where the pod could not go.
     world.pod(&borrower(4));
-    world.pod(&claimant("second"));
+    world.pod(&claimant("third").created(2));
     for _ in 0..100 {
         world.wait(60);
         assert_eq!(evictions(&mut world), []);
     }
     // It still gets in where there is room.
     world.remove_pod("a-4");
-    assert_eq!(world.admit_names(), ["second"]);
-    world.refuse("second", world.now);
+    assert_eq!(world.admit_names(), ["third"]);
+    world.remove_pod("third");
     world.pod(&borrower(4));
-    world.remove_pod("second");
-    // After two hours the cluster is another one.
-    world.pod(&claimant("third"));
     assert_eq!(evictions(&mut world), []);
+    // After two hours the cluster is another one.
     world.wait(1230);
-    assert_eq!(evictions(&mut world)[0].waiting.name.as_ref(), "third");
+    assert_eq!(evictions(&mut world)[0].waiting.name.as_ref(), "second");
+}
+
+/// Else he would have gone in vain.
+#[test]
+fn what_was_given_back_for_a_pod_is_kept_though_another_of_its_controller_comes_back() {
+    let mut world = borrowed();
+    let claimant = |name: &str| pod(name).queue("b").controlled_by("ReplicaSet", "web");
+    world.pod(&claimant("first").created(0));
+    let victim = evictions(&mut world).remove(0).victims.remove(0).pod.uid;
+    world.remove_pod(&victim);
+    assert_eq!(world.admit_names(), ["first"]);
+    world.seen_admitted(&claimant("first").created(0), "first", None);
+    world.wait(3590);
+    world.pod(&claimant("second").created(1));
+    let victim = evictions(&mut world).remove(0).victims.remove(0).pod.uid;
+    world.wait(10);
+    let actions = world.decide();
+    assert!(matches!(&actions[..], [Action::SendBack { .. }]), "{actions:?}");
+    world.wait(2);
+    assert_eq!(evictions(&mut world), []);
+    // Of a queue that would go first.
+    world.queue(&bare_queue("c").set(["spec", "priority"], 9));
+    world.pod(&pod("other").queue("c").created(0));
+    world.remove_pod(&victim);
+    assert_eq!(world.admit_names(), ["second"]);
 }
 
 #[test]
