@@ -12,7 +12,10 @@
 mod world;
 
 #[path = "../../engine/benches/scenes/mgpu.rs"]
-mod scenes;
+mod mgpu_scenes;
+
+#[path = "../../engine/benches/scenes/cross_quota.rs"]
+mod cross_quota_scenes;
 
 use std::hint::black_box;
 
@@ -22,10 +25,7 @@ use engine::decide::extender::{filter, prioritize, read};
 use operator::extender::wire::{Args, prioritized};
 use serde_json::json;
 
-use world::{GPU, Object, World, bare_pod, node, pod};
-
-/// Pods without GPU on each GPU node.
-const PODS_OF_A_NODE: usize = 20;
+use world::{Object, World, bare_pod, pod};
 
 fn main() {
     divan::main();
@@ -34,7 +34,7 @@ fn main() {
 /// Nodes with eight cards of which each is in use differently, and a pod that takes a part of one.
 fn mgpu_cluster(nodes: usize) -> World {
     let parsed = Configuration::parse(None, Some("enforceMGPU: extender")).unwrap();
-    scenes::cluster(parsed.configuration.into(), nodes)
+    mgpu_scenes::cluster(parsed.configuration.into(), nodes)
 }
 
 /// The same cluster, whose scheduler asks, and what it sends: the pod and all nodes.
@@ -72,23 +72,6 @@ fn mgpu_prioritize(bencher: Bencher<'_, '_>, nodes: usize) {
     });
 }
 
-/// So many GPU nodes, each with 20 pods of one core, and quotas for CPU and memory.
-fn gpu_nodes(nodes: usize) -> World {
-    let conf = "tiers: [{plugins: [{name: capacity-card}, {name: crossquota, arguments: {gpu-resource-names: nvidia.com/gpu, \
-                quota-resources: \"cpu,memory\", quota.cpu: 32, quota-percentage.memory: 50}}]}]";
-    let parsed = Configuration::parse(Some(conf), Some("enforceCrossQuota: extender")).unwrap();
-    let mut world = World::with(parsed.configuration.into());
-    for number in 0..nodes {
-        let name = format!("gpu-{number:05}");
-        world.node(&node(&name).offers(GPU, "8"));
-        // A different number on each, so that scores differ.
-        for pod in 0..PODS_OF_A_NODE - number % 3 {
-            world.pod(&bare_pod(&format!("{name}-{pod}")).on(&name));
-        }
-    }
-    world
-}
-
 fn batch() -> Object {
     bare_pod("asks").requests("cpu", "4").requests("memory", "8Gi")
 }
@@ -102,7 +85,7 @@ fn body(nodes: usize) -> Vec<u8> {
 /// A filter request, from its bytes to the bytes of its answer.
 #[divan::bench(args = [5_000])]
 fn cross_quota_filter(bencher: Bencher<'_, '_>, nodes: usize) {
-    let (mut world, body) = (gpu_nodes(nodes), body(nodes));
+    let (mut world, body) = (cross_quota_scenes::gpu_nodes(nodes), body(nodes));
     bencher.bench_local(|| {
         let args = Args::read(black_box(&body)).unwrap();
         let candidate = read(&mut world.cluster, args.pod());
@@ -114,7 +97,7 @@ fn cross_quota_filter(bencher: Bencher<'_, '_>, nodes: usize) {
 /// A prioritize request, from its bytes to the bytes of its answer.
 #[divan::bench(args = [5_000])]
 fn cross_quota_prioritize(bencher: Bencher<'_, '_>, nodes: usize) {
-    let (mut world, body) = (gpu_nodes(nodes), body(nodes));
+    let (mut world, body) = (cross_quota_scenes::gpu_nodes(nodes), body(nodes));
     bencher.bench_local(|| {
         let args = Args::read(black_box(&body)).unwrap();
         let candidate = read(&mut world.cluster, args.pod());

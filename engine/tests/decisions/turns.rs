@@ -7,7 +7,7 @@ use engine::decide::decide;
 use engine::refs::WorkloadKind;
 use serde_json::json;
 
-use crate::world::{Object, PRODUCT, World, bare_pod, group, node, pod, queue, queue_plugin};
+use crate::world::{Object, World, bare_pod, group, node, pod, queue, queue_plugin};
 
 /// Pods that each say as much about nodes as they may, none of which is one for them.
 fn lengthy(name: &str, group: &str) -> Object {
@@ -21,14 +21,7 @@ pub fn lengthy_alone(name: &str) -> Object {
 
 fn says_much(pod: Object, name: &str) -> Object {
     let values: Vec<_> = (0..1000).map(|value| format!("nowhere-{name}-{value}")).collect();
-    let terms = json!([{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": values}]}]);
-    let affinity = [
-        "spec",
-        "affinity",
-        "nodeAffinity",
-        "requiredDuringSchedulingIgnoredDuringExecution",
-    ];
-    pod.set(affinity, json!({ "nodeSelectorTerms": terms }))
+    pod.for_products(&values)
 }
 
 /// What one round may cost at most: two turns of a queue, each of which the last question in it may exceed.

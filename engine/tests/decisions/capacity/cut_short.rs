@@ -3,12 +3,11 @@
 use std::ops::Range;
 
 use engine::decide::Action;
-use serde_json::json;
 
 use super::reclaim::{RECLAIM, gone, victims};
 use super::set_aside::let_in;
 use crate::turns::lengthy_alone;
-use crate::world::{Object, PRODUCT, World, bare_queue, capacity, group, node, pod};
+use crate::world::{Object, World, bare_queue, capacity, group, node, pod};
 
 /// On 200 nodes `b` has borrowed what `a` deserves, and pods of `c` go first.
 fn borrowed() -> World {
@@ -95,14 +94,7 @@ fn who_is_looked_at_first_gets_nothing_that_others_were_evicted_for_who_stand_be
 fn lengthy(name: &str, product: &str, others: usize) -> Object {
     let others = (0..others).map(|number| format!("other-{number}"));
     let values: Vec<_> = others.chain([product.to_owned()]).collect();
-    let terms = json!([{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": values}]}]);
-    let affinity = [
-        "spec",
-        "affinity",
-        "nodeAffinity",
-        "requiredDuringSchedulingIgnoredDuringExecution",
-    ];
-    pod(name).set(affinity, json!({ "nodeSelectorTerms": terms }))
+    pod(name).for_products(&values)
 }
 
 /// Whether others give anything back for a gang of so many pods, each of which names so many products, at which a look begins: where something is set

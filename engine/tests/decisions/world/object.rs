@@ -198,6 +198,19 @@ impl Object {
         self.set(["spec", "nodeSelector", key], value)
     }
 
+    /// Requires a node of one of these products.
+    #[must_use]
+    pub fn for_products(self, products: &[String]) -> Self {
+        let terms = json!([{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": products}]}]);
+        let affinity = [
+            "spec",
+            "affinity",
+            "nodeAffinity",
+            "requiredDuringSchedulingIgnoredDuringExecution",
+        ];
+        self.set(affinity, json!({ "nodeSelectorTerms": terms }))
+    }
+
     /// Requires one node by its name, as pods are pinned.
     #[must_use]
     pub fn pinned_to(self, node: &str) -> Self {
