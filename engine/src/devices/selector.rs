@@ -296,6 +296,8 @@ impl Look {
                     // The number of all that a device has, or one of them by a name that is made only then.
                     "size" => self.looks_at_all = true,
                     "_[_]" | "_[?_]" | "@in" if call.args.iter().all(is_made) => self.looks_at_all = true,
+                    // Whether a device says anything for a domain: it may be what tells it from others.
+                    "@in" if call.args.last().is_some_and(is_of_device) => self.looks_at_all = true,
                     _ => {}
                 }
                 let parts = call.target.iter().map(|target| &**target).chain(&call.args);
@@ -329,6 +331,11 @@ impl Look {
 
 fn name_of(function: &str) -> String {
     function.chars().take(40).collect()
+}
+
+/// Whether it is all that a device says of something, as `device.attributes`.
+fn is_of_device(part: &IdedExpr) -> bool {
+    matches!(&part.expr, Expr::Select(select) if matches!(select.operand.expr, Expr::Ident(_)))
 }
 
 /// Whether it takes evaluation to know what it is: neither a text or number nor a list of such.

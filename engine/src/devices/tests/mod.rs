@@ -11,7 +11,7 @@ use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::devices::model::{Described, Model};
+use crate::devices::model::{Described, Model, own_names};
 use crate::devices::selector::{Says, Selector, SelectorError};
 use crate::steps::Steps;
 
@@ -342,12 +342,14 @@ fn classes_provide_resources() {
 fn selects(expression: &str, driver: &str, device: &Value) -> Result<bool, SelectorError> {
     let device = serde_json::from_value(device.clone()).unwrap();
     let (model, own) = Model::of(driver, &Drivers::default(), &device, &mut TextPool::default());
-    let model = Arc::new(model);
+    let selector = Selector::read(expression)?;
+    // What a selector does not look at, it is not shown.
+    let looks_at_own = own_names().any(|name| selector.may_name(name));
     let device = Described {
-        model: &model,
-        own: Some(&own),
+        model: &Arc::new(model),
+        own: looks_at_own.then_some(&own),
     };
-    Ok(Selector::read(expression)?.says(&device) == Says::Selected)
+    Ok(selector.says(&device) == Says::Selected)
 }
 
 #[test]

@@ -35,6 +35,8 @@ fn selectors_for_nvidias_devices_are_evaluated_as_kubernetes_does() {
             "'resource.kubernetes.io' in device.attributes && device.attributes['resource.kubernetes.io'].pcieRoot == 'pci0000:00'",
             true,
         ),
+        // All that its driver says for that domain is what tells it from others.
+        ("'resource.kubernetes.io' in device.attributes", true),
         ("has(device.attributes['gpu.nvidia.com'].profile)", false),
         ("device.attributes['gpu.nvidia.com'].profile == '1g.5gb'", false),
         ("device.attributes['gpu.nvidia.com'].index in [0, 3]", true),
