@@ -108,10 +108,8 @@ impl Cluster {
     }
 
     /// What queues have and wait for, by the queue's name.
-    pub async fn usages(&self) -> Result<Vec<CardUsage>, Failure> {
-        let mut usages: Vec<CardUsage> = self.list("cardusages", VIEW).await?;
-        usages.sort_by(|a, b| a.spec.queue.cmp(&b.spec.queue));
-        Ok(usages)
+    pub async fn usages_of_queues(&self) -> Result<Vec<CardUsage>, Failure> {
+        Ok(of_queues(self.list("cardusages", VIEW).await?))
     }
 
     /// The cards of each node, by the node's name.
@@ -257,6 +255,13 @@ impl Cluster {
         let listed = listed.map_err(|error| Failure::of_list(what, role, &error))?;
         Ok(listed.items.into_iter().filter_map(|object| object.0.ok()).collect())
     }
+}
+
+/// Those of these that are of queues, by the queue's name. The object of what no queue is charged for names none.
+pub fn of_queues(mut usages: Vec<CardUsage>) -> Vec<CardUsage> {
+    usages.retain(|usage| !usage.spec.queue.is_empty());
+    usages.sort_by(|a, b| a.spec.queue.cmp(&b.spec.queue));
+    usages
 }
 
 /// An object as it is, but for the fields that its managers manage: tenants write these as deep as they like, and no tree can be made of them.

@@ -48,7 +48,7 @@ fn quota(queue: &Queue) -> BTreeMap<String, i64> {
 /// All queues, with what they have where the user may see that, and what is to be said where not.
 async fn rows(cluster: &Cluster) -> Result<(Vec<Row>, Option<String>), Failure> {
     let queues = cluster.queues().await?;
-    let (usages, note) = match cluster.usages().await {
+    let (usages, note) = match cluster.usages_of_queues().await {
         Ok(usages) => (usages, None),
         Err(failure @ Failure::Forbidden { .. }) => (Vec::new(), Some(format!("quotas only: {failure}"))),
         Err(failure) => return Err(failure),

@@ -78,7 +78,7 @@ pub async fn answer(cluster: &Cluster, queue: Option<&str>) -> Result<Answer, Fa
     let (meant, notes) = meant(cluster, queue).await?;
     let (queue, quotas) = meant.unzip();
     // What queues hold, not everybody may see.
-    let gone = match cluster.usages().await {
+    let gone = match cluster.usages_of_queues().await {
         Ok(usages) => on_no_node(&types, &usages),
         Err(Failure::Forbidden { .. }) => BTreeMap::new(),
         Err(failure) => return Err(failure),

@@ -44,7 +44,7 @@ struct Holders {
 /// Which queues hold the card or wait for it, the largest holder first; for who may not see that, how much of it is free.
 pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
     let types = cluster.card_types().await?;
-    let (queues, note) = match cluster.usages().await {
+    let (queues, note) = match cluster.usages_of_queues().await {
         Ok(usages) => (Some(usages), None),
         Err(failure @ Failure::Forbidden { .. }) => (None, Some(format!("without the queues: {failure}"))),
         Err(failure) => return Err(failure),
@@ -112,10 +112,10 @@ pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-/// The cards that pods of queues hold and no node has any more, by name, and how many of each.
+/// The cards that pods of these queues hold and no node has any more, by name, and how many of each.
 pub fn on_no_node(types: &[CardType], usages: &[CardUsage]) -> BTreeMap<String, i64> {
-    let of_queues = usages.iter().filter(|usage| !usage.spec.queue.is_empty());
-    let cards = of_queues.flat_map(|usage| usage.status.iter().flat_map(|status| &status.cards));
+    let statuses = usages.iter().filter_map(|usage| usage.status.as_ref());
+    let cards = statuses.flat_map(|status| &status.cards);
     let mut held = BTreeMap::new();
     for card in cards.filter(|card| card.own().allocated > 0) {
         if types.iter().all(|known| known.spec.card_name != card.name) {
@@ -128,8 +128,7 @@ pub fn on_no_node(types: &[CardType], usages: &[CardUsage]) -> BTreeMap<String, 
 /// The queues whose own pods hold the card or wait for it, the largest holder first.
 fn holders(usages: Vec<CardUsage>, card: &str) -> Vec<Holder> {
     let mut queues = Vec::new();
-    // The object of what no queue is charged for names none.
-    for usage in usages.into_iter().filter(|usage| !usage.spec.queue.is_empty()) {
+    for usage in usages {
         let status = usage.status.unwrap_or_default();
         let held = status.cards.into_iter().find(|of| of.name == card);
         let held = held.map(|of| (of.own(), of.quota));
@@ -152,6 +151,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cluster::of_queues;
 
     /// `kubectl card queue` showed them, and asked about one this said that no node has it.
     #[test]
@@ -167,14 +167,14 @@ mod tests {
                 json!({ "metadata": { "name": "u" }, "spec": { "queue": queue }, "status": { "cards": [card] } });
             serde_json::from_value(object).unwrap()
         };
-        let usages = [
+        let usages = of_queues(vec![
             usage("a", "A", 1),
             usage("a", "gone", 2),
             usage("b", "gone", 1),
             // Only waited for, as with a name that is mistyped; and of no queue.
             usage("a", "mistyped", 0),
             usage("", "uncharged", 3),
-        ];
+        ]);
         assert_eq!(on_no_node(&types, &usages), BTreeMap::from([("gone".to_owned(), 3)]));
     }
 

@@ -5,6 +5,7 @@ use crds::card_usage::CardUsage;
 use crds::configuration::{Configuration, UnnamedCards, UnqueuedCards};
 use crds::dra::DeviceClass;
 use engine::reason::Reason;
+use kube::ResourceExt as _;
 use serde_json::Value;
 
 use super::{Finding, Result};
@@ -18,7 +19,7 @@ const MOST: usize = 20;
 /// Looks at queues and cards, by this configuration where it is known.
 pub(super) async fn findings(cluster: &Cluster, configuration: Option<&Configuration>) -> Vec<Finding> {
     let mut findings = vec![];
-    findings.extend(match cluster.usages().await {
+    findings.extend(match cluster.usages_of_queues().await {
         Ok(usages) => of_queues(&usages),
         Err(failure) => vec![of_failure("queues", &failure)],
     });
@@ -103,6 +104,8 @@ fn whose_cards(configuration: Option<&Configuration>) -> String {
 fn of_cards(types: &[CardType], configuration: Option<&Configuration>) -> Vec<Finding> {
     let bad = types.iter().filter_map(|card| {
         let (name, status) = (&card.spec.card_name, card.status.as_ref()?);
+        // Capitals, slashes and the like are in no object's name.
+        let object = card.name_any();
         let mut said = Vec::new();
         if status.unaccounted > 0 {
             let (count, places) = (status.unaccounted, whose_cards(configuration));
@@ -117,7 +120,10 @@ fn of_cards(types: &[CardType], configuration: Option<&Configuration>) -> Vec<Fi
             ));
         }
         if !status.problems.is_empty() {
-            said.push(format!("{}: kubectl describe cardtype says more", status.problems));
+            said.push(format!(
+                "{}: kubectl describe cardtype {} says more",
+                status.problems, object
+            ));
         }
         (!said.is_empty()).then(|| Finding::new(Result::Warning, format!("card {name}"), said.join("; ")))
     });
@@ -157,12 +163,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cluster;
 
     #[test]
     fn cards_that_are_in_no_number_are_named() {
         let card = |name: &str, problems: &str, not_counted: i64| {
             let card = json!({
-                "metadata": { "name": name }, "spec": { "cardName": name, "resource": "nvidia.com/gpu", "kind": "Whole" },
+                "metadata": { "name": name.to_ascii_lowercase() },
+                "spec": { "cardName": name, "resource": "nvidia.com/gpu", "kind": "Whole" },
                 "status": { "problems": problems, "notCounted": not_counted },
             });
             serde_json::from_value::<CardType>(card).unwrap()
@@ -170,7 +178,7 @@ mod tests {
         let found = of_cards(&[card("A100", "", 0), card("GB200", "SeveralNodesReach", 3)], None);
         let [bad] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!((bad.result, &*bad.what), (Result::Warning, "card GB200"));
-        let said = "3 devices that several nodes reach are in no number; SeveralNodesReach: kubectl describe cardtype says more";
+        let said = "3 devices that several nodes reach are in no number; SeveralNodesReach: kubectl describe cardtype gb200 says more";
         assert_eq!(bad.details, said);
     }
 
@@ -231,14 +239,16 @@ mod tests {
             });
             serde_json::from_value::<CardUsage>(usage).unwrap()
         };
-        let found = of_queues(&[usage("a", ""), usage("b", "QuotaInvalid")]);
+        let found = of_queues(&[usage("a", ""), usage("b", "QueueInvalid")]);
         let [bad] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!((bad.result, &*bad.what), (Result::Problem, "queue b"));
-        assert!(bad.details.starts_with("QuotaInvalid: "), "{}", bad.details);
-        let well = of_queues(&[usage("a", "")]);
-        assert_eq!((well.len(), well[0].result), (1, Result::Ok));
+        assert!(bad.details.starts_with("QueueInvalid: "), "{}", bad.details);
+        // Of what no queue is charged for there is an object too: it is none of them.
+        let well = of_queues(&cluster::of_queues(vec![usage("a", ""), usage("", "")]));
+        let [well] = well.as_slice() else { panic!("{well:?}") };
+        assert_eq!((well.result, &*well.details), (Result::Ok, "all 1 can be satisfied"));
         let many: Vec<_> = (0..30)
-            .map(|index| usage(&format!("q{index}"), "QuotaInvalid"))
+            .map(|index| usage(&format!("q{index}"), "QueueInvalid"))
             .collect();
         let found = of_queues(&many);
         assert_eq!((found.len(), &*found[MOST].details), (MOST + 1, "10 more like these"));

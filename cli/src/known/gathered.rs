@@ -70,7 +70,7 @@ impl Gathered {
         }
         (self.knows_queues, self.knows_cards) = (true, true);
         self.ask_for_claims(cluster, manifests).await;
-        match cluster.usages().await {
+        match cluster.usages_of_queues().await {
             Ok(usages) => self.pods_of.extend(usages.into_iter().filter_map(|usage| {
                 // As the door counts them: those that wait may wait elsewhere, or for ever.
                 let pods = usage.status?.admitted_pods;

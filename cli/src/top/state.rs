@@ -100,7 +100,7 @@ impl State {
         let mut unseen = Vec::new();
         let types = cluster.card_types().await?;
         let queues = cluster.queues().await?;
-        let usages = if_seen(cluster.usages().await, "what queues use", &mut unseen)?;
+        let usages = if_seen(cluster.usages_of_queues().await, "what queues use", &mut unseen)?;
         Ok(Self {
             cards: types.iter().map(card).collect(),
             queues: rows(&queues, usages.as_deref()),

@@ -50,7 +50,7 @@ pub async fn queue(cluster: &Cluster, name: &str) -> Result<Markup, Failure> {
     {
         return Err(Failure::QueueUnknown(name.to_owned()));
     }
-    let usage = match cluster.usages().await {
+    let usage = match cluster.usages_of_queues().await {
         Ok(usages) => usages.into_iter().find(|usage| usage.spec.queue == name),
         Err(Failure::Forbidden { .. }) => None,
         Err(failure) => return Err(failure),
