@@ -16,7 +16,7 @@ use crate::span;
     version,
     after_help = "Exit codes:\n  0  answered\n  1  there is no such card, queue, pod or workload\n  2  the command or the \
                   file can't be read\n  3  the cluster can't be asked: not reached, no right, or Cardgate is not installed or not running\n  \
-                  4  why: it waits\n  5  why: it is never let in as things are\n  6  check: something has to be mended\n  7  lint: something would be refused"
+                  4  why, simulate: it waits\n  5  why, simulate: it is never let in as things are\n  6  check: something has to be mended\n  7  lint, simulate: something would be refused"
 )]
 pub struct Arguments {
     /// What is asked.
@@ -194,23 +194,7 @@ pub enum Verb {
                             card lint -f new/ --against old/      whether that may be changed to this\n  kubectl card lint -f new/ --against \
                             cluster   whether it may be applied to what is there"
     )]
-    Lint {
-        /// File or directory of manifests, YAML or JSON; - is the input
-        #[arg(short, long, value_name = "FILE", required = true)]
-        file: Vec<PathBuf>,
-        /// Also the directories in these directories
-        #[arg(short = 'R', long)]
-        recursive: bool,
-        /// Judge updates: of what this file or directory has, or the `cluster`, to what -f has; objects in -f alone are created
-        #[arg(long, value_name = "FILE|cluster")]
-        against: Vec<PathBuf>,
-        /// Ask the cluster for queues, cards, groups and settings that are not in the files
-        #[arg(long)]
-        cluster: bool,
-        /// Exit with 7 for warnings, too
-        #[arg(long)]
-        strict: bool,
-    },
+    Lint(Linting),
     /// Who would be let in, where, in which order, and why not, if these manifests were applied or quotas and nodes were others
     ///
     /// The operator's own engine decides, as if everybody who is let in ran for ever. From the cluster it takes the rights to list
@@ -257,6 +241,26 @@ pub enum Verb {
         #[arg(value_enum)]
         shell: Shell,
     },
+}
+
+/// What is judged.
+#[derive(Debug, Args)]
+pub struct Linting {
+    /// File or directory of manifests, YAML or JSON; - is the input
+    #[arg(short, long, value_name = "FILE", required = true)]
+    pub file: Vec<PathBuf>,
+    /// Also the directories in these directories
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Judge updates: of what this file or directory has, or the `cluster`, to what -f has; objects in -f alone are created
+    #[arg(long, value_name = "FILE|cluster")]
+    pub against: Vec<PathBuf>,
+    /// Ask the cluster for queues, cards, groups and settings that are not in the files
+    #[arg(long)]
+    pub cluster: bool,
+    /// Exit with 7 for warnings, too
+    #[arg(long)]
+    pub strict: bool,
 }
 
 /// What is simulated.

@@ -35,7 +35,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use arguments::{AGAINST_CLUSTER, Arguments, Connection, Verb};
+use arguments::{AGAINST_CLUSTER, Arguments, Connection, Linting, Verb};
 use cluster::Cluster;
 use failure::Failure;
 use lint::before::Before;
@@ -66,63 +66,61 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: &Arguments) -> Result<Answer, Failure> {
-    if let Verb::Completion { shell } = arguments.verb {
-        let mut script = Vec::new();
-        clap_complete::generate(shell, &mut Arguments::command(), "kubectl-card", &mut script);
-        return Ok(Answer::text(String::from_utf8_lossy(&script).into_owned()));
-    }
-    if let Verb::Lint {
-        file,
-        recursive,
-        against,
-        cluster: asks,
-        strict,
-    } = &arguments.verb
-    {
-        let manifests = manifests::read(file, *recursive)?;
-        let of_cluster = against.iter().any(|against| against.as_os_str() == AGAINST_CLUSTER);
-        if of_cluster && against.len() > 1 {
-            return Err(Failure::AgainstBoth);
-        }
-        let (cluster, namespace) = maybe_connect(&arguments.connection, *asks || of_cluster).await?;
-        let before = match &cluster {
-            Some(cluster) if of_cluster => Before::ask(cluster, &manifests).await?,
-            _ => Before::of(manifests::read(against, *recursive)?, &namespace),
-        };
-        let known = cluster.as_ref().filter(|_| *asks);
-        return lint::answer(&manifests, &before, known, &namespace, *strict).await;
-    }
-    if let Verb::Simulate(asked) = &arguments.verb {
-        let manifests = manifests::read(&asked.file, asked.recursive)?;
-        let (cluster, namespace) = maybe_connect(&arguments.connection, asked.from_cluster).await?;
-        return simulate::answer(asked, manifests, cluster.as_ref(), &namespace).await;
-    }
-    let cluster = Cluster::connect(&arguments.connection).await?;
+    let connection = &arguments.connection;
+    let cluster = || Cluster::connect(connection);
     match &arguments.verb {
-        Verb::Types { queue } => types::answer(&cluster, queue.as_deref()).await,
-        Verb::Queue { name: Some(name) } => queue::answer_of_one(&cluster, name).await,
-        Verb::Queue { name: None } => queue::answer(&cluster).await,
-        Verb::Who { card } => who::answer(&cluster, card).await,
+        Verb::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Arguments::command(), "kubectl-card", &mut script);
+            Ok(Answer::text(String::from_utf8_lossy(&script).into_owned()))
+        }
+        Verb::Lint(asked) => lint_files(connection, asked).await,
+        Verb::Simulate(asked) => {
+            let manifests = manifests::read(&asked.file, asked.recursive)?;
+            let (cluster, namespace) = maybe_connect(connection, asked.from_cluster).await?;
+            simulate::answer(asked, manifests, cluster.as_ref(), &namespace).await
+        }
+        Verb::Types { queue } => types::answer(&cluster().await?, queue.as_deref()).await,
+        Verb::Queue { name: Some(name) } => queue::answer_of_one(&cluster().await?, name).await,
+        Verb::Queue { name: None } => queue::answer(&cluster().await?).await,
+        Verb::Who { card } => who::answer(&cluster().await?, card).await,
         Verb::Uninstall { dry_run, queues, yes } => {
             let removal = Removal {
                 dry_run: *dry_run,
                 queues: *queues,
             };
-            uninstall::answer(&cluster, &removal, *yes).await
+            uninstall::answer(&cluster().await?, &removal, *yes).await
         }
-        Verb::History { since, all_namespaces } => history::answer(&cluster, *since, *all_namespaces).await,
-        Verb::Top { watch } => top::answer(&cluster, *watch && arguments.output.is_none()).await,
-        Verb::Ui { port } => ui::serve(cluster, *port).await,
-        Verb::Check => check::answer(&cluster).await,
-        Verb::Why { what, .. } if !what.is_empty() => why::answer(&cluster, vec![Ok(subject::of_words(what)?)]).await,
+        Verb::History { since, all_namespaces } => history::answer(&cluster().await?, *since, *all_namespaces).await,
+        Verb::Top { watch } => top::answer(&cluster().await?, *watch && arguments.output.is_none()).await,
+        Verb::Ui { port } => ui::serve(cluster().await?, *port).await,
+        Verb::Check => check::answer(&cluster().await?).await,
+        Verb::Why { what, .. } if !what.is_empty() => {
+            let cluster = cluster().await?;
+            why::answer(&cluster, vec![Ok(subject::of_words(what)?)]).await
+        }
         Verb::Why { file: Some(file), .. } => {
-            let asked = subject::of_file(file)?;
-            why::answer_of_file(&cluster, asked).await
+            let cluster = cluster().await?;
+            why::answer_of_file(&cluster, subject::of_file(file)?).await
         }
-        Verb::Why { all_namespaces, .. } => why::list::answer(&cluster, *all_namespaces).await,
-        // Answered above: these need no cluster.
-        Verb::Completion { .. } | Verb::Lint { .. } | Verb::Simulate(_) => Ok(Answer::default()),
+        Verb::Why { all_namespaces, .. } => why::list::answer(&cluster().await?, *all_namespaces).await,
     }
+}
+
+async fn lint_files(connection: &Connection, asked: &Linting) -> Result<Answer, Failure> {
+    let manifests = manifests::read(&asked.file, asked.recursive)?;
+    let against = &asked.against;
+    let of_cluster = against.iter().any(|against| against.as_os_str() == AGAINST_CLUSTER);
+    if of_cluster && against.len() > 1 {
+        return Err(Failure::AgainstBoth);
+    }
+    let (cluster, namespace) = maybe_connect(connection, asked.cluster || of_cluster).await?;
+    let before = match &cluster {
+        Some(cluster) if of_cluster => Before::ask(cluster, &manifests).await?,
+        _ => Before::of(manifests::read(against, asked.recursive)?, &namespace),
+    };
+    let known = cluster.as_ref().filter(|_| asked.cluster);
+    lint::answer(&manifests, &before, known, &namespace, asked.strict).await
 }
 
 /// The cluster, where it is to be asked, and the namespace that is meant.
