@@ -21,6 +21,18 @@ type Outcome = Result<()>;
 /// `group/resource[/subresource]`, the namespace (`*`: all of them, or none) and the name (`*`: any).
 type Target = (&'static str, &'static str, &'static str);
 
+/// All that can be done to objects.
+const VERBS: [&str; 8] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+];
+
 struct Reviewer {
     reviews: Api<SubjectAccessReview>,
     plane: ControlPlane,
@@ -85,17 +97,7 @@ impl Reviewer {
     }
 
     async fn assert_user(&self, user: &str, verbs: &[&str], target: Target) -> Outcome {
-        const ALL: [&str; 8] = [
-            "get",
-            "list",
-            "watch",
-            "create",
-            "update",
-            "patch",
-            "delete",
-            "deletecollection",
-        ];
-        for verb in ALL {
+        for verb in VERBS {
             let may = self.may(user, verb, target).await?;
             assert_eq!(may, verbs.contains(&verb), "{user}: {verb} {target:?}");
         }
@@ -352,16 +354,6 @@ async fn people(reviewer: &Reviewer) -> Outcome {
         })
         .await?;
     }
-    let write = [
-        "get",
-        "list",
-        "watch",
-        "create",
-        "update",
-        "patch",
-        "delete",
-        "deletecollection",
-    ];
     for user in ["viewer", "editer"] {
         for kind in [
             "card.volcano.sh/cardinventories",
@@ -378,7 +370,7 @@ async fn people(reviewer: &Reviewer) -> Outcome {
         .assert_user("viewer", &READ, ("scheduling.volcano.sh/podgroups", "default", "*"))
         .await?;
     reviewer
-        .assert_user("editer", &write, ("scheduling.volcano.sh/podgroups", "default", "*"))
+        .assert_user("editer", &VERBS, ("scheduling.volcano.sh/podgroups", "default", "*"))
         .await
 }
 

@@ -9,7 +9,8 @@ use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::{PodBuilder, pod};
 use cardgate_tests::{manifests, workloads};
 use crds::keys;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -284,5 +285,18 @@ pub fn assert_denied<T: Debug>(case: &str, policy: &str, result: kube::Result<T>
     let denied = format!("ValidatingAdmissionPolicy '{policy}' with binding '{policy}");
     for text in [denied.as_str()].iter().chain(says) {
         assert!(message.contains(text), "{case}: {text:?} is missing in: {message}");
+    }
+}
+
+/// A container that runs before the others and asks for a resource.
+pub fn init_container(resource: &str) -> Container {
+    Container {
+        name: "init".to_owned(),
+        image: Some("image".to_owned()),
+        resources: Some(ResourceRequirements {
+            limits: Some([(resource.to_owned(), Quantity("100".to_owned()))].into()),
+            ..ResourceRequirements::default()
+        }),
+        ..Container::default()
     }
 }

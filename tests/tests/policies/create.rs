@@ -3,13 +3,12 @@
 use anyhow::Result;
 use cardgate_tests::workloads::{PodBuilder, pod};
 use crds::keys;
-use k8s_openapi::api::core::v1::{Container, Lifecycle, ResourceRequirements};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::api::core::v1::Lifecycle;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::cluster::{Cluster, QUEUE, assert_denied, held, refusal};
+use crate::cluster::{Cluster, QUEUE, assert_denied, held, init_container, refusal};
 
 const POLICY: &str = "cardgate-pod-create";
 
@@ -24,18 +23,6 @@ async fn denied(cluster: &Cluster, case: &str, pod: PodBuilder, says: &[&str]) {
 async fn accepted(cluster: &Cluster, case: &str, pod: PodBuilder) {
     if let Err(error) = cluster.create(pod).await {
         panic!("{case}: {error:#}");
-    }
-}
-
-fn init_container(resource: &str) -> Container {
-    Container {
-        name: "init".to_owned(),
-        image: Some("image".to_owned()),
-        resources: Some(ResourceRequirements {
-            limits: Some([(resource.to_owned(), Quantity("100".to_owned()))].into()),
-            ..ResourceRequirements::default()
-        }),
-        ..Container::default()
     }
 }
 

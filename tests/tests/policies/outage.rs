@@ -7,14 +7,13 @@ use cardgate_tests::workloads::{PodBuilder, pod, queue};
 use crds::keys;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Container, Pod, PodResourceClaim, ResourceRequirements};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::api::core::v1::{Pod, PodResourceClaim};
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::cluster::{Cluster, QUEUE, dry_run, refusal, take_webhook_down};
+use crate::cluster::{Cluster, QUEUE, dry_run, init_container, refusal, take_webhook_down};
 
 /// What `kubectl create --dry-run=server` says of the object, as the administrator.
 async fn create(cluster: &Cluster, object: &Value) -> Result<std::result::Result<(), String>> {
@@ -55,18 +54,6 @@ fn volcano(kind: &str, annotations: &Value) -> Value {
         "metadata": { "name": "new", "annotations": annotations },
         "spec": {},
     })
-}
-
-fn init_container(resource: &str) -> Container {
-    Container {
-        name: "init".to_owned(),
-        image: Some("image".to_owned()),
-        resources: Some(ResourceRequirements {
-            limits: Some([(resource.to_owned(), Quantity("100".to_owned()))].into()),
-            ..ResourceRequirements::default()
-        }),
-        ..Container::default()
-    }
 }
 
 #[tokio::test]
