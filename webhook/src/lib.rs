@@ -19,6 +19,8 @@ pub mod denial;
 pub mod door;
 pub mod endpoint;
 #[cfg(feature = "server")]
+pub mod flags;
+#[cfg(feature = "server")]
 pub mod health;
 mod job;
 pub mod knowledge;

@@ -1,15 +1,12 @@
-//! `webhook`: flags and wiring.
+//! `webhook`: wiring.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use clap::Parser;
 use futures::future::join_all;
 use programs::certificates::provider;
-use programs::flags::{self, CommonFlags};
+use programs::flags;
 use programs::ports::body::Room;
 use programs::ports::server::{Port, allow_open_files};
 use programs::{diagnostics, logging};
@@ -18,6 +15,7 @@ use tracing::info;
 use webhook::Options;
 use webhook::api_lookups::ApiLookups;
 use webhook::door::Door;
+use webhook::flags::Flags;
 use webhook::health::Health;
 use webhook::knowledge::Knowledge;
 use webhook::metrics::Metrics;
@@ -33,39 +31,6 @@ const KEEP_ALIVE: Duration = Duration::from_mins(2);
 const CONNECTIONS: usize = 512;
 /// How long requests under way may take when the program ends: the API server gives up on them by then.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The door of Cardgate: the admission webhooks for pods, queues, groups and jobs that are subject to card quotas.
-///
-/// Holds managed pods back by a scheduling gate until the operator grants their quota, and refuses what is malformed. It
-/// watches queues, groups, namespaces, card types and ConfigMap "cardgate-config" through the Kubernetes API, as KUBECONFIG or the
-/// pod's service account says, and takes its serving certificate from files, replaced without a restart. RUST_LOG sets what is
-/// logged, such as "info" or "info,webhook=debug".
-#[derive(Debug, Parser)]
-#[command(name = "webhook", version)]
-#[expect(
-    clippy::doc_markdown,
-    reason = "these are the words of --help, which shows backticks as they are"
-)]
-struct Flags {
-    /// Address of the webhooks, HTTPS: POST /mutate, POST /validate and POST /advise.
-    #[arg(long, env, default_value = "0.0.0.0:9443")]
-    listen_addr: SocketAddr,
-    /// Directory of the serving certificate and its key, tls.crt and tls.key as PEM: where Secret "cardgate-webhook-tls" is mounted.
-    #[arg(long, env, value_name = "PATH", default_value = "/etc/cardgate/tls")]
-    tls_dir: PathBuf,
-    /// A scheduler that this cluster does not have, such as volcano: pods that name it get default-scheduler instead, with
-    /// a warning.
-    #[arg(long, env, value_name = "NAME")]
-    replace_scheduler_name: Option<String>,
-    /// Threads that answer reviews [default: one for each CPU, 2 at most].
-    #[arg(long, env, value_name = "COUNT")]
-    workers: Option<usize>,
-    /// How long to go on serving after SIGTERM, until every API server knows that this replica is going.
-    #[arg(long, env, value_name = "SECONDS", default_value_t = 5)]
-    shutdown_delay: u64,
-    #[command(flatten)]
-    common: CommonFlags,
-}
 
 fn main() -> anyhow::Result<()> {
     let flags: Flags = flags::read();

@@ -1,4 +1,5 @@
-//! `docs/reference.md`: what is written by hand, and what the code says: keys, conditions, events, the configuration, metrics.
+//! `docs/reference.md`: what is written by hand, and what the code says: keys, conditions, events, the configuration,
+//! flags, metrics.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,6 +7,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use clap::{Command, CommandFactory as _};
 use crds::card_type::CardTypeStatus;
 use engine::discovery::{Problem, Severity};
 use engine::happening::Happening;
@@ -38,6 +40,7 @@ pub fn document() -> Result<Generated> {
             &listed(Unsatisfiable::ALL.map(Unsatisfiable::as_str)),
         )
         .replace("@CONFIGURATION@", configuration.trim_end())
+        .replace("@FLAGS@", flags().trim_end())
         .replace("@METRICS@", metrics(&shown_metrics()?)?.trim_end());
     Ok(Generated {
         path: "../docs/reference.md".into(),
@@ -89,6 +92,58 @@ fn listed(words: impl IntoIterator<Item = &'static str>) -> String {
 /// A comment without the links of rustdoc.
 fn plain(comment: &str) -> String {
     comment.replace("[`", "`").replace("`]", "`")
+}
+
+/// The flags of both programs, those that both have once.
+fn flags() -> String {
+    let (operator, webhook) = (operator::cli::Cli::command(), webhook::flags::Flags::command());
+    let (of_operator, of_webhook) = (rows_of(&operator), rows_of(&webhook));
+    let (both, of_operator): (Vec<_>, Vec<_>) = of_operator.into_iter().partition(|row| of_webhook.contains(row));
+    let of_webhook = of_webhook.into_iter().filter(|row| !both.contains(row)).collect();
+    let tasks = operator.get_subcommands();
+    let tasks = tasks.map(|task| (format!("`operator {}`", task.get_name()), rows_of(task)));
+    let programs = [
+        ("both", both.clone()),
+        ("operator", of_operator),
+        ("webhook", of_webhook),
+    ];
+    let programs = programs.map(|(of, rows)| (of.to_owned(), rows));
+    let mut text = String::new();
+    for (of, rows) in programs.into_iter().chain(tasks) {
+        for row in rows {
+            let _ = writeln!(text, "| {of} | {row} |");
+        }
+    }
+    text
+}
+
+/// Each flag of a command, with its variable, its default and what `--help` says of it.
+fn rows_of(command: &Command) -> Vec<String> {
+    let flags = command
+        .get_arguments()
+        .filter_map(|flag| Some((flag, flag.get_long()?)));
+    let rows = flags.map(|(flag, name)| {
+        let variable = flag.get_env().map(|name| format!("`{}`", name.to_string_lossy()));
+        let defaults = flag.get_default_values().iter();
+        let default: Vec<_> = defaults.map(|value| format!("`{}`", value.to_string_lossy())).collect();
+        let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+        let help = help.trim_end_matches('.').replace('|', "\\|");
+        let values = flag.get_possible_values();
+        let is_choice = values.len() > 1 && !values.iter().any(|value| value.get_name() == "true");
+        let values = values
+            .iter()
+            .filter(|_| is_choice)
+            .map(|value| format!("`{}`", value.get_name()));
+        let values: Vec<_> = values.collect();
+        let choice = if is_choice {
+            format!(": {}", values.join(" or "))
+        } else {
+            String::new()
+        };
+        let (variable, default) = (variable.unwrap_or_default(), default.join(", "));
+        format!("`--{name}` | {variable} | {default} | {help}{choice}")
+    });
+    rows.collect()
 }
 
 /// Each metric's name, type and help.
