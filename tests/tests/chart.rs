@@ -96,10 +96,10 @@ fn its_objects_are_those_of_the_kustomizations() -> Outcome {
 }
 
 #[test]
-fn values_say_where_images_are_how_many_there_are_and_what_is_configured() -> Outcome {
+fn values_say_where_images_are_how_many_there_are_what_they_use_and_what_is_configured() -> Outcome {
     let objects = rendered(&[
         "--set",
-        "image.operator=registry.example.com/o:1,image.webhook=registry.example.com/w:2,replicas.webhook=5",
+        "image.operator=registry.example.com/o:1,image.webhook=registry.example.com/w:2,replicas.webhook=5,resources.operator.limits.memory=8Gi",
         "--set-string",
         r"configuration.cardgate\.yaml=admitOn: quota",
     ])?;
@@ -112,6 +112,11 @@ fn values_say_where_images_are_how_many_there_are_and_what_is_configured() -> Ou
     assert_eq!(
         (&of("operator")["replicas"], &of("webhook")["replicas"]),
         (&json!(2), &json!(5))
+    );
+    let limit = |program: &str| of(program)["template"]["spec"]["containers"][0]["resources"]["limits"].clone();
+    assert_eq!(
+        (limit("operator"), limit("webhook")),
+        (json!({ "memory": "8Gi" }), json!({ "memory": "256Mi" }))
     );
     let data = &objects["ConfigMap cardgate-config"]["data"];
     assert_eq!(data, &json!({ "cardgate.yaml": "admitOn: quota" }));

@@ -108,8 +108,21 @@ fn template(document: &str) -> Result<String> {
         .find(|program| document.contains(&format!("\n  name: {program}\n")));
     let program = program.context("a Deployment that is neither the operator's nor the webhook's")?;
     let mut out = String::new();
+    // How far the part is indented that a value stands in place of.
+    let mut replaced: Option<usize> = None;
     for line in text.lines() {
         let indent = &line[..line.len() - line.trim_start().len()];
+        if replaced.is_some_and(|depth| indent.len() > depth) {
+            continue;
+        }
+        replaced = None;
+        if line.trim_start() == "resources:" {
+            let depth = indent.len();
+            let value = format!("{{{{- toYaml .Values.resources.{program} | nindent {} }}}}", depth + 2);
+            writeln!(out, "{line}\n{value}")?;
+            replaced = Some(depth);
+            continue;
+        }
         let value = match line.trim_start().split_once(": ") {
             Some(("replicas", _)) => Some(("replicas", format!("{{{{ .Values.replicas.{program} }}}}"))),
             Some(("image", _)) => Some(("image", format!("{{{{ .Values.image.{program} | quote }}}}"))),
