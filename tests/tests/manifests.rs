@@ -55,6 +55,34 @@ fn the_example_of_the_configuration_is_the_default() -> Outcome {
     Ok(())
 }
 
+/// What is tried with one minor version is not installed with another.
+#[test]
+fn the_second_scheduler_is_of_the_version_that_is_tested() -> Outcome {
+    let minor = |version: &str| -> Result<String> {
+        let mut numbers = version.trim_start_matches('v').split('.');
+        let (major, minor) = (numbers.next(), numbers.next());
+        Ok([major.context("no version")?, minor.context("no minor version")?].join("."))
+    };
+    let module = std::fs::read_to_string(workspace::root().join("tests/controlplane/go.mod"))?;
+    let tested = module
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "));
+    let tested = minor(tested.context("no k8s.io/kubernetes")?)?;
+
+    let deployments = objects("components/scheduler-extender/scheduler.yaml", "Deployment")?;
+    let image = deployments[0]["spec"]["template"]["spec"]["containers"][0]["image"].as_str();
+    let (name, installed) = image
+        .and_then(|image| image.rsplit_once(':'))
+        .context("an image without a tag")?;
+    assert_eq!(minor(installed)?, tested, "{name}");
+
+    // The page has it changed.
+    let page = std::fs::read_to_string(workspace::root().join("docs/operate.md"))?;
+    let lines = format!("images:\n  - name: {name}\n    newTag: {installed}\n");
+    assert!(page.contains(&lines), "docs/operate.md lacks: {lines}");
+    Ok(())
+}
+
 /// Both files for `kubectl apply -f`.
 const INSTALL_FILES: [&str; 2] = ["install.yaml", "install-without-volcano.yaml"];
 
