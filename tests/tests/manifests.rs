@@ -55,6 +55,36 @@ fn the_example_of_the_configuration_is_the_default() -> Outcome {
     Ok(())
 }
 
+/// Each plugin's arguments, those that are off there as comments.
+#[test]
+fn the_example_of_the_configuration_has_every_argument() -> Outcome {
+    let text = std::fs::read_to_string(workspace::root().join("examples/configuration.yaml"))?;
+    let words: BTreeSet<&str> = text
+        .split(|letter: char| !(letter.is_ascii_alphanumeric() || "._-".contains(letter)))
+        .collect();
+    for (plugin, argument) in [
+        ("capacity-card", "noSuchArgument"),
+        ("capacity", "noSuchArgument"),
+        // Volcano's own arguments of this plugin are nobody's business here.
+        ("predicates", "predicate.MGPUNoSuchArgument"),
+        ("crossquota", "noSuchArgument"),
+    ] {
+        let scheduler = format!("tiers: [{{plugins: [{{name: {plugin}, arguments: {{{argument}: true}}}}]}}]");
+        let warnings = Configuration::parse(Some(&scheduler), None)?.warnings;
+        let unknown = warnings.iter().find(|warning| warning.contains(argument));
+        let unknown = unknown.with_context(|| format!("{plugin}: {warnings:?}"))?;
+        let known = unknown.rsplit(" are ").next().unwrap_or_default();
+        for argument in known.split(", ") {
+            let argument = argument.replace("<resource>", "cpu");
+            assert!(
+                words.contains(&*argument),
+                "{plugin}: {argument} is missing, of: {unknown}"
+            );
+        }
+    }
+    Ok(())
+}
+
 /// What is tried with one minor version is not installed with another.
 #[test]
 fn the_second_scheduler_is_of_the_version_that_is_tested() -> Outcome {
