@@ -114,8 +114,8 @@ pub struct CardTypeStatus {
     /// How many new pods could get, on nodes that are usable.
     #[serde(default)]
     pub free: i64,
-    /// How many pods hold for which no queue is charged: pods that name no queue in namespaces that name none, those that a
-    /// node runs by itself, and those of kube-system.
+    /// How many pods hold for which no queue is charged: pods that name neither a queue nor a card nor a `PodGroup` in namespaces
+    /// that name no queue, those that a node runs by itself, and those of kube-system.
     #[serde(default)]
     pub unaccounted: i64,
     /// How many devices that are this card drivers publish for several nodes: they are in none of these numbers.
