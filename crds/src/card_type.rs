@@ -155,7 +155,8 @@ pub struct CardDevice {
     pub capacity: BTreeMap<String, String>,
 }
 
-/// The value of an attribute: one of these, as drivers publish it.
+/// The value of an attribute: one of these, as drivers publish it; none of them where it is a list, of which only that it is there is
+/// shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CardDeviceAttribute {
