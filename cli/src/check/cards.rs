@@ -4,6 +4,7 @@ use crds::card_type::CardType;
 use crds::card_usage::CardUsage;
 use crds::configuration::{Configuration, UnnamedCards, UnqueuedCards};
 use crds::dra::DeviceClass;
+use engine::overview::Unsatisfiable;
 use engine::reason::Reason;
 use kube::ResourceExt as _;
 use serde_json::Value;
@@ -54,8 +55,12 @@ fn of_queues(usages: &[CardUsage]) -> Vec<Finding> {
     });
     let bad = bad.map(|(queue, problems)| {
         let details = format!("{problems}: kubectl describe cardusage {queue} says what to mend");
-        // Who has closed it may have meant to.
-        let result = if problems == Reason::QueueNotOpen.as_str() {
+        // Who has closed it may have meant to, and nodes may be added for what it may have.
+        let may_be_meant = [
+            Reason::QueueNotOpen.as_str(),
+            Unsatisfiable::CapabilityAboveCluster.as_str(),
+        ];
+        let result = if problems.split(", ").all(|problem| may_be_meant.contains(&problem)) {
             Result::Warning
         } else {
             Result::Problem
