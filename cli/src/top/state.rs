@@ -161,7 +161,10 @@ fn rows(queues: &[volcano::Queue], usages: Option<&[CardUsage]>) -> Vec<QueueRow
         for card in named.chain(used).collect::<BTreeSet<_>>() {
             let of = |limits: &Limits| limits.get(&Item::Card(card.as_str().into())).copied();
             let quota = of(&terms.capability);
+            let guaranteed = of(&terms.guarantee).unwrap_or(0);
+            // At least what is kept free for it, and at most what it may have (docs/rules.md, **Queues**).
             let deserved = of(&terms.deserved).or(quota);
+            let deserved = deserved.map(|deserved| deserved.max(guaranteed).min(quota.unwrap_or(i64::MAX)));
             let of_usage = usage.as_ref().map(|cards| {
                 let card = cards.iter().find(|found| found.name == card);
                 card.map_or((0, 0, OwnCards::default()), |card| {
@@ -170,7 +173,7 @@ fn rows(queues: &[volcano::Queue], usages: Option<&[CardUsage]>) -> Vec<QueueRow
             });
             rows.push(QueueRow {
                 queue: name.clone(),
-                guaranteed: of(&terms.guarantee).unwrap_or(0),
+                guaranteed,
                 deserved,
                 quota,
                 used: of_usage.map(|(used, ..)| used),
