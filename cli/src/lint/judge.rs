@@ -157,8 +157,8 @@ impl<'k> Judge<'k> {
                     self.refuse(&denial, &supposed, &format!("{place}: "), linted);
                 }
                 warning => {
-                    let said = self.told(&warning, &supposed).map(|said| format!("{place}{said}"));
-                    linted.warnings.extend(said.filter(|said| !linted.says(said)));
+                    let said = self.told(&warning, &supposed).filter(|said| !linted.says(said));
+                    linted.warnings.extend(said.map(|said| format!("{place}{said}")));
                 }
             }
         }

@@ -53,10 +53,10 @@ struct Refused {
 }
 
 impl Linted {
-    /// Whether it is told already, with the place where it stands or without.
+    /// Whether it is told already, with a place where it stands or without.
     fn says(&self, text: &str) -> bool {
-        let bare = text.split_once(": ").map_or(text, |(_, rest)| rest);
-        self.warnings.iter().any(|said| said.ends_with(bare))
+        let with_place = |said: &String| said.strip_suffix(text).is_some_and(|place| place.ends_with(": "));
+        self.warnings.iter().any(|said| said == text || with_place(said))
     }
 
     fn result(&self) -> &'static str {
