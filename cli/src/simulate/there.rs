@@ -13,14 +13,15 @@ pub fn named(object: &Manifest) -> Named {
     [kind, object.namespace().unwrap_or_default(), object.name()].map(str::to_owned)
 }
 
-/// The pods that are there of a controller.
+/// The pods that are there of a controller; of one that is known by its UID, no others that had its name.
 pub fn pods_of(there: &[Manifest], owner: &Manifest) -> Vec<Named> {
     let (group, kind) = owner.group_and_kind();
     let (kind, is_deployment) = match (group, kind) {
         ("apps", "Deployment") => ("ReplicaSet", true),
-        ("apps", _) | ("batch.volcano.sh", "Job") => (kind, false),
+        ("apps", _) | ("batch" | "batch.volcano.sh", "Job") => (kind, false),
         _ => return Vec::new(),
     };
+    let uid = owner.object["metadata"]["uid"].as_str().filter(|_| !is_deployment);
     let is_made = |pod: &&Manifest| {
         let metadata = &pod.object["metadata"];
         // A Deployment's pods are those of its ReplicaSets, each of which has a name of these two.
@@ -33,7 +34,8 @@ pub fn pods_of(there: &[Manifest], owner: &Manifest) -> Vec<Named> {
         let is_of = |reference: &Value| {
             let version = reference["apiVersion"].as_str().unwrap_or_default();
             let of_group = version.split_once('/').map(|(group, _)| group);
-            of_group == Some(group) && reference["kind"] == kind && reference["name"] == *name
+            let is_same = uid.is_none_or(|uid| reference["uid"] == uid);
+            is_same && of_group == Some(group) && reference["kind"] == kind && reference["name"] == *name
         };
         let references = metadata["ownerReferences"].as_array().into_iter().flatten();
         let mut controllers = references.filter(|reference| reference["controller"] == true);

@@ -161,10 +161,16 @@ impl World {
                         manifest.object["metadata"][key] = there.object["metadata"][key].clone();
                     }
                     self.named.insert(named(&manifest));
+                    self.named.extend(pods_of(&self.objects[..self.there], &manifest));
                     self.objects[place] = manifest;
                 }
                 None => {
-                    let pods = pods_of(&self.objects[..self.there], &manifest);
+                    // A Job that is there is read itself: these would be the pods of one that is gone.
+                    let pods = if manifest.group_and_kind() == ("batch", "Job") {
+                        Vec::new()
+                    } else {
+                        pods_of(&self.objects[..self.there], &manifest)
+                    };
                     if pods.is_empty() {
                         self.objects.push(manifest);
                         continue;
