@@ -110,16 +110,25 @@ fn nobody_is_evicted_again_for_a_pod_that_the_api_server_refuses() {
     assert_eq!(world.admit_names(), ["claimant"]);
 }
 
-/// What keeps it from every node may be what only the scheduler sees: its affinity to other pods, its volumes.
-#[test]
-fn nobody_is_evicted_again_for_a_controller_whose_pod_the_scheduler_did_not_place() {
+fn claimant(name: &str) -> Object {
+    pod(name).queue("b").controlled_by("ReplicaSet", "web")
+}
+
+/// The first pod of a controller was let in for somebody who was evicted, and the scheduler has not placed it.
+fn with_unplaced() -> World {
     let mut world = borrowed();
-    let claimant = |name: &str| pod(name).queue("b").controlled_by("ReplicaSet", "web");
     world.pod(&claimant("first").created(0));
     let victim = evictions(&mut world).remove(0).victims.remove(0).pod.uid;
     world.remove_pod(&victim);
     assert_eq!(world.admit_names(), ["first"]);
     world.seen_admitted(&claimant("first").created(0), "first", None);
+    world
+}
+
+/// What keeps it from every node may be what only the scheduler sees: its affinity to other pods, its volumes.
+#[test]
+fn nobody_is_evicted_again_for_a_controller_whose_pod_the_scheduler_did_not_place() {
+    let mut world = with_unplaced();
     // One that waits by then, and one that comes after it.
     world.pod(&claimant("second").requests("cpu", "2").created(1));
     assert_eq!(evictions(&mut world), []);
@@ -148,13 +157,7 @@ fn nobody_is_evicted_again_for_a_controller_whose_pod_the_scheduler_did_not_plac
 /// Else he would have gone in vain.
 #[test]
 fn what_was_given_back_for_a_pod_is_kept_though_another_of_its_controller_comes_back() {
-    let mut world = borrowed();
-    let claimant = |name: &str| pod(name).queue("b").controlled_by("ReplicaSet", "web");
-    world.pod(&claimant("first").created(0));
-    let victim = evictions(&mut world).remove(0).victims.remove(0).pod.uid;
-    world.remove_pod(&victim);
-    assert_eq!(world.admit_names(), ["first"]);
-    world.seen_admitted(&claimant("first").created(0), "first", None);
+    let mut world = with_unplaced();
     world.wait(3590);
     world.pod(&claimant("second").created(1));
     let victim = evictions(&mut world).remove(0).victims.remove(0).pod.uid;
