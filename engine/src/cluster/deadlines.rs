@@ -29,6 +29,8 @@ pub(super) struct Return {
     pub times: u32,
     /// Until when they stand aside.
     pub until: Timestamp,
+    /// Whether one that was let in since then has been placed.
+    pub placed_since: bool,
 }
 
 impl Return {
@@ -217,14 +219,30 @@ impl Cluster {
         let times = returns
             .saturating_add(1)
             .max(earlier.map_or(0, |earlier| earlier.times));
-        let until = aside(times, now);
-        self.deadlines
-            .note_return(controller.clone(), Return { times, until }, now);
+        let returned = Return {
+            times,
+            until: aside(times, now),
+            placed_since: false,
+        };
+        self.deadlines.note_return(controller.clone(), returned, now);
     }
 
-    /// Whether the scheduler did not place a pod of this one's controller in time, which is not forgotten yet.
+    /// A pod was placed. Where it was let in after others of its controller came back, the scheduler places those by now.
+    pub(super) fn note_placed(&mut self, id: PodId) {
+        let pod = self.pods.get(id).and_then(Option::as_ref);
+        let returned = pod.and_then(|pod| {
+            let returned = self.deadlines.returns.get_mut(pod.controller.as_ref()?)?;
+            Some(returned).filter(|returned| pod.returns >= returned.times)
+        });
+        if let Some(returned) = returned {
+            returned.placed_since = true;
+        }
+    }
+
+    /// Whether the scheduler did not place a pod of this one's controller in time, which is not forgotten yet, nor any that was let in since.
     pub(crate) fn has_come_back(&self, pod: &Pod, now: Timestamp) -> bool {
-        self.return_of(pod.controller.as_ref(), now).is_some()
+        let returned = self.return_of(pod.controller.as_ref(), now);
+        returned.is_some_and(|returned| !returned.placed_since)
     }
 
     /// When the next controller is forgotten of which pods came back, or somewhat before.
@@ -276,6 +294,7 @@ mod tests {
             let returned = Return {
                 times: 1,
                 until: at(second),
+                placed_since: false,
             };
             deadlines.note_return(controller, returned, at(second));
         }

@@ -124,6 +124,7 @@ impl Cluster {
         new.put_charge(self.charge_for(&new, now));
         let (got_others, was_in) = (let_in_for_others(&new, old), old.is_some_and(Pod::is_in));
         let bound_now = stage == Stage::Bound && old.is_none_or(|old| old.stage != Stage::Bound);
+        let placed_now = bound_now && old.is_some();
         let wrongly_shown = is_wrongly_shown_as_waiting(&new, old).then(|| Arc::clone(&new.uid));
         self.changes.shown_as_waiting.extend(wrongly_shown);
         if let (Stage::Waiting | Stage::Admitting { .. }, Some(queue)) = (stage, queue) {
@@ -136,6 +137,9 @@ impl Cluster {
         };
         if bound_now {
             self.note_unplaced(id);
+        }
+        if placed_now {
+            self.note_placed(id);
         }
         if self.pod(id).is_some_and(Pod::is_in) {
             self.note_taken_over(id);

@@ -154,6 +154,34 @@ fn nobody_is_evicted_again_for_a_controller_whose_pod_the_scheduler_did_not_plac
     assert_eq!(evictions(&mut world)[0].waiting.name.as_ref(), "second");
 }
 
+#[test]
+fn others_are_evicted_again_for_a_controller_of_which_a_pod_is_placed_that_was_let_in_since() {
+    let mut world = with_unplaced();
+    world.pod(&claimant("earlier").created(0));
+    world.remove_pod("a-1");
+    assert_eq!(world.admit_names(), ["earlier"]);
+    world.seen_admitted(&claimant("earlier").created(0), "earlier", None);
+    world.wait(3600);
+    world.decide();
+    world.pod(&claimant("earlier").on("n1"));
+    world.remove_pod("first");
+    world.pod(&borrower(4));
+    world.pod(&claimant("second").created(1));
+    world.wait(60);
+    assert_eq!(evictions(&mut world), [], "the one that is placed was let in before");
+    world.remove_pod("a-4");
+    assert_eq!(world.admit_names(), ["second"]);
+    world.seen_admitted(&claimant("second").created(1), "second", None);
+    world.remove_pod("earlier");
+    world.pod(&borrower(4));
+    world.pod(&claimant("third").created(2));
+    world.wait(60);
+    assert_eq!(evictions(&mut world), []);
+    world.pod(&claimant("second").on("n1"));
+    world.wait(2);
+    assert_eq!(evictions(&mut world)[0].waiting.name.as_ref(), "third");
+}
+
 /// Else he would have gone in vain.
 #[test]
 fn what_was_given_back_for_a_pod_is_kept_though_another_of_its_controller_comes_back() {
