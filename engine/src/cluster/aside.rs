@@ -33,6 +33,8 @@ pub struct SetAside {
     pub(super) room: Option<RoomAside>,
     /// Whether others were evicted for it: these would have gone in vain, were anything of it taken meanwhile.
     pub(super) is_by_eviction: bool,
+    /// Whether its queue does not deserve it, and has it beside what others were evicted for: queues that deserve it go before.
+    pub(crate) is_borrowed: bool,
 }
 
 /// What is set aside of a node.
@@ -206,6 +208,7 @@ impl Cluster {
             charge: pod.charge.clone()?,
             room: pod.room.and_then(on_node),
             is_by_eviction: false,
+            is_borrowed: false,
         })
     }
 

@@ -190,7 +190,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                     continue;
                 };
                 trail_pod(cluster, first.map(|place| place.pod), queue, trail);
-                aside.open_for(cluster, &shape);
+                aside.open_for(cluster, &shape, gang);
                 let (admissions, effort) = match gang {
                     Some(gang) => gang::admit_together(cluster, gang, &mut refusals),
                     None => admit(cluster, &shape),

@@ -8,6 +8,7 @@ mod aside;
 mod candidacy;
 mod cut_short;
 mod draw;
+mod entitled;
 mod kinds;
 mod needs;
 mod pool;
@@ -38,6 +39,8 @@ use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::refs::PodRef;
 use crate::trail::Trail;
 pub(super) use aside::Aside;
+use aside::STEPS_OF_ASIDE;
+use entitled::{are_entitled, asked, is_entitled};
 use pool::{FoundAt, Key, Plan, Pool, is_share};
 use pools::Pools;
 use sets::{Set, waiting_sets};
@@ -166,11 +169,12 @@ fn look_at(
         may_evict: cluster.may_evict_for(queue, now),
         is_leaving: !leaving.is_empty(),
         taken: Vec::new(),
-        borrows: false,
+        borrowing: BTreeSet::new(),
         assumed: Vec::new(),
         evicted_for: BTreeSet::new(),
         groups: BTreeSet::new(),
         evictions: Vec::new(),
+        others: aside,
         pools: Pools::default(),
         effort: Effort::of_gang(),
         keeping: Effort::of_keeping(),
@@ -179,7 +183,11 @@ fn look_at(
     let next = look.look_at_sets(cluster, queue, &sets, trail);
     let assumed = look.assumed.iter();
     let is_share = |dimension| is_share(cluster, dimension);
-    let asides = assumed.filter_map(|assumed| cluster.to_set_aside(assumed.pod, queue, is_share, look.effort.common()));
+    let asides = assumed.filter_map(|assumed| {
+        let mut aside = cluster.to_set_aside(assumed.pod, queue, is_share, look.effort.common())?;
+        aside.is_borrowed = look.borrowing.contains(&assumed.pod);
+        Some(aside)
+    });
     let leaving_or_taken: Vec<_> = leaving.iter().chain(&look.taken).copied().collect();
     let awaited = leaving_or_taken
         .iter()
@@ -202,14 +210,14 @@ fn look_at(
     expected.claim = cluster.claim_of(queue, &expected.asides);
     cluster.end_looking_ahead();
     cluster.set_cursors(&cursors);
-    cluster.free_asides(&aside);
+    cluster.free_asides(&look.others);
     cluster.claim_again(queue, claimed);
     if !look.taken.is_empty() {
         cluster.begin_evictions(queue, &look.taken, now);
     }
     cluster.looked_at(queue, expected, now);
     cluster.note_sets_looked_at(queue, next);
-    let is_quiet = next == 0 && leaving.is_empty() && aside.is_empty() && look.taken.is_empty();
+    let is_quiet = next == 0 && leaving.is_empty() && look.others.is_empty() && look.taken.is_empty();
     if is_quiet && expected_nothing && cluster.expects_nothing(queue) {
         cluster.looked_in_vain(queue, &look.before, now);
     }
@@ -236,8 +244,8 @@ struct Look {
     is_leaving: bool,
     /// Pods that are taken back, counted as gone.
     taken: Vec<PodId>,
-    /// Whether any pod of the gang that is looked at gets what its queue does not deserve.
-    borrows: bool,
+    /// Those that get what their queue does not deserve: of a gang, beside what others get.
+    borrowing: BTreeSet<PodId>,
     /// Pods that get in by that, counted as there.
     assumed: Vec<Assumed>,
     /// The pods that others are evicted for.
@@ -245,6 +253,8 @@ struct Look {
     /// The groups of which pods get in together.
     groups: BTreeSet<WorkloadId>,
     evictions: Vec<Eviction>,
+    /// What is set aside by looks at other queues, counted as taken.
+    others: Vec<SetAside>,
     pools: Pools,
     /// What all of it may cost, but for what is kept.
     effort: Effort,
@@ -260,8 +270,7 @@ impl Look {
             // A gang whose first pods have room waits for its others. Whoever others went for keeps what came free until it is let in: its turn may
             // come later, or the claim of one of those that went still be there.
             let something_gives_way = self.gives_way() || shape.group.is_some() || cluster.was_evicted_for(id, shape);
-            let is_deserved = is_entitled(cluster, shape, id, grant.alternative.as_ref());
-            self.borrows |= !is_deserved;
+            let is_deserved = self.deserves(cluster, shape, id, grant.alternative.as_ref());
             return something_gives_way && (is_deserved || may_borrow) && self.assume(cluster, id, grant);
         }
         let has_come_back = |pod| cluster.has_come_back(pod, self.now);
@@ -270,6 +279,48 @@ impl Look {
         }
         let mut alternatives = alternatives_of(shape).into_iter();
         alternatives.any(|alternative| !self.effort.is_spent() && self.evict_for(cluster, shape, id, alternative))
+    }
+
+    /// Whether a pod is entitled to what it would get. One that is not borrows it, should it get that.
+    fn deserves(&mut self, cluster: &Cluster, shape: &Shape, id: PodId, alternative: Option<&Alternative>) -> bool {
+        let is_deserved = is_entitled(cluster, shape, id, alternative);
+        if is_deserved {
+            self.borrowing.remove(&id);
+        } else {
+            self.borrowing.insert(id);
+        }
+        is_deserved
+    }
+
+    /// Counts what others merely borrow as free, for pods that are entitled to theirs; whether it does, until it is
+    /// [taken again](Self::take_borrowed).
+    fn free_borrowed(&mut self, cluster: &mut Cluster, pods: &[InLine]) -> bool {
+        if !self.others.iter().any(|aside| aside.is_borrowed) {
+            return false;
+        }
+        self.effort.spend(STEPS_OF_ASIDE.saturating_mul(self.others.len()));
+        let deserved = self.deserved_by_others();
+        cluster.free_asides(&self.others);
+        cluster.take_asides(&deserved);
+        if are_entitled(cluster, pods) {
+            self.pools.close();
+            return true;
+        }
+        cluster.free_asides(&deserved);
+        cluster.take_asides(&self.others);
+        false
+    }
+
+    /// Counts it as taken again, after [`Self::free_borrowed`].
+    fn take_borrowed(&mut self, cluster: &mut Cluster) {
+        cluster.free_asides(&self.deserved_by_others());
+        cluster.take_asides(&self.others);
+        self.pools.close();
+    }
+
+    fn deserved_by_others(&self) -> Vec<SetAside> {
+        let deserved = self.others.iter().filter(|aside| !aside.is_borrowed);
+        deserved.cloned().collect()
     }
 
     /// Whether there is room by pods that leave.
@@ -341,6 +392,9 @@ impl Look {
     /// there are is given up here as in its own turn. Whether all of them get in.
     fn make_room_for_all(&mut self, cluster: &mut Cluster, id: WorkloadId, pods: &[InLine]) -> bool {
         let (taken, assumed, evictions) = (self.taken.len(), self.assumed.len(), self.evictions.len());
+        // Beside what is taken back for it, a gang takes what is free, as it will when it is let in; nothing is set aside for it of that alone.
+        let is_evicted_for = |(pod, shape): &InLine| cluster.was_evicted_for(*pod, shape);
+        let was_evicted_for = pods.iter().any(is_evicted_for);
         let is_made = |look: &mut Self, cluster: &mut Cluster| {
             pods.iter()
                 .all(|(pod, shape)| look.make_room(cluster, shape, *pod, true) && !look.effort.is_spent())
@@ -351,13 +405,11 @@ impl Look {
             let pods: Vec<_> = pods.iter().map(|(pod, _)| *pod).collect();
             enqueue::would_take(cluster, id, &pods, &look.effort)
         };
-        self.borrows = false;
-        // Beside what is taken back for it, a gang takes what is free, as it will when it is let in; nothing is set aside for it of that alone.
-        let may_be_made = |look: &Self, cluster: &Cluster| {
-            let is_evicted_for = |(pod, shape): &InLine| cluster.was_evicted_for(*pod, shape);
-            !look.borrows || look.evictions.len() > evictions || pods.iter().any(is_evicted_for)
+        let may_be_made = |look: &Self| {
+            let is_borrowing = |(pod, _): &InLine| look.borrowing.contains(pod);
+            was_evicted_for || look.evictions.len() > evictions || !pods.iter().any(is_borrowing)
         };
-        if is_made(self, cluster) && is_taken(self, cluster) && is_made(self, cluster) && may_be_made(self, cluster) {
+        if is_made(self, cluster) && is_taken(self, cluster) && is_made(self, cluster) && may_be_made(self) {
             let mut together = self.evictions.drain(evictions..);
             if let Some(mut first) = together.next() {
                 first.victims.extend(together.flat_map(|eviction| eviction.victims));
@@ -427,25 +479,4 @@ impl Look {
         self.assumed.extend(assumed);
         is_there
     }
-}
-
-/// What a waiting pod would be charged.
-fn asked(cluster: &Cluster, id: PodId, alternative: Option<&Alternative>) -> Vec<(Dimension, i128)> {
-    let charge = cluster.pod(id).map(|pod| cluster.charge(pod, alternative));
-    let amounts = charge.iter().flat_map(|charge| charge.amounts.iter());
-    amounts
-        .filter(|(_, amount)| *amount > 0)
-        .map(|(dimension, amount)| (dimension, amount.into()))
-        .collect()
-}
-
-/// Whether with this pod its queue, and everything above it, stays within what it deserves.
-fn is_entitled(cluster: &Cluster, shape: &Shape, id: PodId, alternative: Option<&Alternative>) -> bool {
-    let asked = asked(cluster, id, alternative);
-    cluster.ancestry(shape.queue).all(|level| {
-        asked.iter().all(|(dimension, amount)| {
-            let deserved = cluster.deserved_by_spec(level, *dimension);
-            deserved.is_none_or(|deserved| cluster.queue(level).allocated_in_all(*dimension) + amount <= deserved)
-        })
-    })
 }

@@ -1,18 +1,23 @@
 //! Whom what is set aside is for, while others are judged.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::entitled::are_entitled;
 use crate::cluster::Cluster;
 use crate::cluster::aside::{Awaited, SetAside};
 use crate::cluster::ledger::Hold;
-use crate::cluster::waiting::Shape;
+use crate::cluster::levels::ALL_LEVELS;
+use crate::cluster::waiting::{Refused, Shape};
 use crate::decide::effort::Effort;
+use crate::decide::line::{InLine, first_missing};
+use crate::decide::verdict;
 use crate::ids::WorkloadId;
 
 /// What it costs to count as taken what is set aside for one pod, of its queues and its node.
-const STEPS_OF_ASIDE: usize = 256;
+pub(super) const STEPS_OF_ASIDE: usize = 256;
 
 /// What is set aside for pods that others are evicted for: it counts as taken until it ends, except for those whose turn it is.
 pub(in crate::decide) struct Aside {
@@ -20,8 +25,10 @@ pub(in crate::decide) struct Aside {
     /// Who is on his way out for them.
     leaving: Awaited,
     hold: Hold,
-    /// Whether some of it counts as free at the moment.
-    is_open: bool,
+    /// How often some of it came to count as free in this turn.
+    opened: usize,
+    /// The shapes that it is the turn of, where others borrow what these are not entitled to: which depends on all levels above.
+    not_entitled: Vec<Arc<Shape>>,
 }
 
 impl Aside {
@@ -31,7 +38,8 @@ impl Aside {
             asides: cluster.set_aside(None),
             leaving: Awaited::default(),
             hold: Hold::default(),
-            is_open: false,
+            opened: 0,
+            not_entitled: Vec::new(),
         };
         if !aside.asides.is_empty() {
             aside.leaving = cluster.awaited(now);
@@ -40,9 +48,20 @@ impl Aside {
         aside
     }
 
-    /// It is the turn of a shape: what is set aside for pods like it counts as free, and what is for those that stand behind it
-    /// in its queue.
-    pub(in crate::decide) fn open_for(&mut self, cluster: &mut Cluster, shape: &Shape) {
+    /// It is the turn of a shape, for the pods that its `gang` is missing, or for the first of the shape: what is set aside for pods like it counts
+    /// as free, and what is for those that stand behind it in its queue. And what others merely borrow, where the pods are entitled to theirs.
+    pub(in crate::decide) fn open_for(&mut self, cluster: &mut Cluster, shape: &Arc<Shape>, gang: Option<WorkloadId>) {
+        let is_lent = |aside: &SetAside| aside.is_borrowed && !aside.is_for(shape);
+        if self.asides.iter().any(is_lent) {
+            let pods = gang.map_or_else(|| first_of(cluster, shape), |gang| first_missing(cluster, gang));
+            self.open(cluster, |aside| aside.is_borrowed || aside.is_for(shape));
+            let shapes: HashSet<_> = pods.iter().map(|(_, shape)| Arc::clone(shape)).collect();
+            if are_entitled(cluster, &pods) {
+                shapes.iter().for_each(|shape| search_all_again(cluster, shape));
+                return;
+            }
+            self.not_entitled.extend(shapes);
+        }
         self.open(cluster, |aside| aside.is_for(shape));
     }
 
@@ -53,18 +72,22 @@ impl Aside {
 
     fn open(&mut self, cluster: &mut Cluster, whose: impl Fn(&SetAside) -> bool) {
         let (own, others): (Vec<_>, Vec<_>) = self.asides.iter().partition(|aside| whose(aside));
-        if !own.is_empty() {
+        if !own.is_empty() || self.opened > 0 {
             cluster.release(&self.hold);
             let queues = own.iter().map(|aside| aside.looked_for).collect();
             self.hold = cluster.hold(others.into_iter(), &self.leaving, &queues);
-            self.is_open = true;
+            self.opened += 1;
         }
     }
 
-    /// Its turn is over: whoever of them still waits keeps what is set aside for him. What it cost to count all that twice is the turn's.
+    /// Its turn is over: whoever of them still waits keeps what is set aside for him. What it cost to count all that again is the turn's.
     pub(in crate::decide) fn close(&mut self, cluster: &mut Cluster, effort: &Effort) {
-        if std::mem::take(&mut self.is_open) {
-            effort.spend(STEPS_OF_ASIDE.saturating_mul(self.asides.len()));
+        for shape in self.not_entitled.drain(..) {
+            depend_on_all_levels(cluster, &shape);
+        }
+        let opened = std::mem::take(&mut self.opened);
+        if opened > 0 {
+            effort.spend(STEPS_OF_ASIDE.saturating_mul(self.asides.len()).saturating_mul(opened));
             cluster.release(&self.hold);
             self.asides.retain(|aside| cluster.still_waits(aside));
             self.hold = cluster.hold(self.asides.iter(), &self.leaving, &BTreeSet::new());
@@ -75,4 +98,30 @@ impl Aside {
     pub(in crate::decide) fn end(self, cluster: &mut Cluster) {
         cluster.release(&self.hold);
     }
+}
+
+/// The first of the waiting pods of a shape.
+fn first_of(cluster: &Cluster, shape: &Arc<Shape>) -> Vec<InLine> {
+    let peers = cluster.queue(shape.queue).waiting.peers_of(shape);
+    let first = peers.and_then(|(_, peers)| peers.pods.first());
+    first.map(|place| (place.pod, Arc::clone(shape))).into_iter().collect()
+}
+
+/// What was found out about nodes says nothing any more about those that others borrow.
+fn search_all_again(cluster: &mut Cluster, shape: &Shape) {
+    if let Some(refused) = refused(cluster, shape) {
+        cluster.remember_refusal(shape, Refused { searched: 0, ..refused });
+    }
+}
+
+/// Whatever a shape was refused for: anything that its queue, or one above it, gives back may entitle it to what others borrow.
+fn depend_on_all_levels(cluster: &mut Cluster, shape: &Shape) {
+    let refused = refused(cluster, shape);
+    if let Some(refused) = refused.filter(|refused| verdict::stands(cluster, shape.queue, shape.group, *refused)) {
+        cluster.remember_refusal(shape, refused.with_levels(cluster, shape.queue, ALL_LEVELS));
+    }
+}
+
+fn refused(cluster: &Cluster, shape: &Shape) -> Option<Refused> {
+    cluster.queue(shape.queue).waiting.peers_of(shape)?.1.refused
 }

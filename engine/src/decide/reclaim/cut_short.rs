@@ -2,9 +2,10 @@
 //! Nobody has seen that he is entitled to less by now, and whoever was evicted for him would have gone in vain.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::sets::Set;
-use super::{Grant, Look, PODS_PER_LOOK, is_entitled};
+use super::{Grant, Look, PODS_PER_LOOK};
 use crate::cluster::Cluster;
 use crate::cluster::aside::SetAside;
 use crate::cluster::waiting::Shape;
@@ -72,7 +73,12 @@ impl Look {
                     if self.assumed.len() >= PODS_PER_LOOK {
                         return None;
                     }
-                    if !self.make_room(cluster, shape, *pod, false) {
+                    let is_free = self.free_borrowed(cluster, &[(*pod, Arc::clone(shape))]);
+                    let is_made = self.make_room(cluster, shape, *pod, false);
+                    if is_free {
+                        self.take_borrowed(cluster);
+                    }
+                    if !is_made {
                         let is_given_up = has_all_steps && index == 0;
                         return (self.effort.is_spent() && !is_given_up).then_some(index);
                     }
@@ -80,7 +86,11 @@ impl Look {
                 None
             }
             Set::Together(id, pods) => {
+                let is_free = self.free_borrowed(cluster, pods);
                 let is_made = self.make_room_for_all(cluster, *id, pods);
+                if is_free {
+                    self.take_borrowed(cluster);
+                }
                 (!is_made && self.effort.is_spent() && !has_all_steps).then_some(0)
             }
         }
@@ -128,7 +138,7 @@ impl Look {
         };
         let alternative = aside.alternative();
         let something_gives_way = aside.is_by_eviction() || self.gives_way();
-        let is_due = (may_borrow && aside.is_by_eviction()) || is_entitled(cluster, shape, id, alternative);
+        let is_due = self.deserves(cluster, shape, id, alternative) || (may_borrow && aside.is_by_eviction());
         if !something_gives_way || !is_due || !cluster.has_quota_for(aside) {
             return false;
         }

@@ -101,3 +101,63 @@ fn who_has_all_that_it_deserves_of_one_card_gets_the_other() {
     gone(&mut world, &evicted);
     assert_eq!(let_in(&mut world), ["single"]);
 }
+
+/// Queue `c` deserves the idle A that the gang borrows while its victim goes; `d` deserves none.
+fn borrowing() -> World {
+    let mut world = borrowed();
+    world.node(&node("n1").cards("A", 3));
+    world.queue(&plain("a").deserved_cards(r#"{"A": 1, "H": 0}"#));
+    world.queue(&plain("c").deserved_cards(r#"{"A": 1}"#));
+    world.queue(&plain("d").deserved_cards(r#"{"A": 0}"#));
+    world.pod(&of_a(2, "A", "n1"));
+    gang(&mut world, 2);
+    world.wait(5);
+    let evicted = victims(&mut world);
+    assert_eq!(evicted.len(), 1, "the other gets the idle one");
+    world.pod(&of_a(usize::from(evicted[0] != "a-0"), "H", "n2").deleted(LONG));
+    world.wait(2);
+    assert_eq!(victims(&mut world), [""; 0]);
+    world
+}
+
+#[test]
+fn what_a_gang_borrows_meanwhile_is_kept_from_who_would_borrow_it() {
+    let mut world = borrowing();
+    world.pod(&pod("d-0").queue("d").asks("A", 1));
+    assert_eq!(let_in(&mut world), [""; 0]);
+}
+
+#[test]
+fn what_a_gang_borrows_meanwhile_goes_to_who_deserves_it() {
+    let mut world = borrowing();
+    world.pod(&pod("c-0").queue("c").asks("A", 1));
+    assert_eq!(let_in(&mut world), ["c-0"]);
+    world.wait(2);
+    assert_eq!(
+        victims(&mut world).len(),
+        1,
+        "in its place the gang gets the other that it deserves"
+    );
+}
+
+#[test]
+fn a_gang_that_deserves_what_another_borrows_meanwhile_gets_in() {
+    let mut world = borrowing();
+    world.node(&node("n1").cards("A", 4));
+    world.queue(&plain("c").deserved_cards(r#"{"A": 2}"#));
+    world.group(&group("theirs", 2).queue("c"));
+    world.pods((0..2).map(|index| pod(&format!("c-{index}")).of("theirs").queue("c").asks("A", 1)));
+    assert_eq!(let_in(&mut world), ["c-0", "c-1"]);
+}
+
+/// Who comes to deserve it later is looked at then, though his queue had nothing to judge.
+#[test]
+fn who_comes_to_deserve_what_a_gang_borrows_meanwhile_gets_it() {
+    let mut world = borrowing();
+    world.node(&node("n4").cards("A", 1));
+    world.pod(&pod("c-0").queue("c").asks("A", 1).assigned("A").on("n4"));
+    world.pod(&pod("c-1").queue("c").asks("A", 1));
+    assert_eq!(let_in(&mut world), [""; 0]);
+    world.queue(&plain("c").deserved_cards(r#"{"A": 2}"#));
+    assert_eq!(let_in(&mut world), ["c-1"]);
+}
