@@ -208,7 +208,7 @@ impl Actor {
             // A failed test and a failed validation look alike, and the answer to an earlier try may be lost.
             Err(Failure::Api(status)) if matches!(status.code, 409 | 422) => match self.job(job).await {
                 Ok(Some(found)) if !found.is_suspended() => Tried::Done,
-                Ok(Some(found)) if is_marked_as_held(&found) => Tried::Refused(status.message),
+                Ok(Some(found)) if is_marked_as_held(&found) => Tried::not_taken(*status),
                 Ok(_) => Tried::NotWritten(status.message),
                 Err(failure) => Tried::Failed(failure.to_string()),
             },
@@ -259,9 +259,7 @@ impl Actor {
         match self.in_time(Verb::Patch, write).await {
             Ok(()) => Tried::Done,
             // A failed test and a failed validation look alike, and the answer to an earlier try may be lost.
-            Err(Failure::Api(status)) if matches!(status.code, 409 | 422) => {
-                self.look_again(admission, &status.message).await
-            }
+            Err(Failure::Api(status)) if matches!(status.code, 409 | 422) => self.look_again(admission, status).await,
             Err(failure) => Tried::of(failure),
         }
     }
@@ -289,12 +287,11 @@ impl Actor {
     }
 
     /// Whether the pod is already as it should be.
-    async fn look_again(&self, admission: &Admission, refusal: &str) -> Tried {
+    async fn look_again(&self, admission: &Admission, refusal: Box<Status>) -> Tried {
         match self.pod(&admission.pod).await {
             Ok(pod) if is_admitted(&pod, admission) => Tried::Done,
-            // It is what the decision was made for, and the API server does not take what was decided.
-            Ok(pod) if is_waiting(&pod, &admission.pod.uid) => Tried::Refused(refusal.to_owned()),
-            Ok(_) => Tried::NotWritten(refusal.to_owned()),
+            Ok(pod) if is_waiting(&pod, &admission.pod.uid) => Tried::not_taken(*refusal),
+            Ok(_) => Tried::NotWritten(refusal.message),
             Err(failure) => not_seen(&failure),
         }
     }

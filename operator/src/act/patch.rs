@@ -163,14 +163,14 @@ fn pointer<const N: usize>(tokens: [&str; N]) -> PointerBuf {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crds::keys::CARD_ASSIGNED;
     use engine::cluster::constraints::NodeConstraints;
     use engine::decide::Pin;
     use engine::refs::PodRef;
 
-    fn admission(has_node_selector: bool, has_annotations: bool) -> Admission {
+    pub(in crate::act) fn admission(has_node_selector: bool, has_annotations: bool) -> Admission {
         Admission {
             pod: PodRef {
                 namespace: "team".into(),

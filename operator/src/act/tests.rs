@@ -1,7 +1,11 @@
+use std::sync::atomic::AtomicUsize;
+
+use engine::Answer;
 use engine::refs::WorkloadKind;
 use serde_json::json;
 
 use super::evict::tests::actor;
+use super::patch::tests::admission;
 use super::*;
 
 /// Else each of its tries would say on the Job that its pods may be made.
@@ -38,5 +42,42 @@ async fn a_job_is_said_to_be_resumed_when_it_is() {
             (events.len(), said),
             (1 + usize::from(is_resumed), usize::from(is_resumed))
         );
+    }
+}
+
+/// Whoever writes a pod again and again would else keep it out: each refusal is told, and has it stand aside longer.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_others_write_meanwhile_is_tried_again_and_one_that_is_refused_is_not() {
+    for (code, most_tries, is_admitted) in [(409, 3, true), (422, 1, false)] {
+        let tries = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&tries);
+        let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let is_patch = request.method() == http::Method::PATCH;
+            let is_refused = is_patch && counted.fetch_add(1, Ordering::Relaxed) < 2;
+            let (code, answer) = if is_refused {
+                (
+                    code,
+                    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "no", "code": code}),
+                )
+            } else {
+                let metadata = json!({"namespace": "team", "name": "trainer", "uid": "u1"});
+                let spec = json!({"containers": [], "schedulingGates": [{"name": GATE}]});
+                (
+                    200,
+                    json!({"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec}),
+                )
+            };
+            let body = kube::client::Body::from(answer.to_string().into_bytes());
+            let answer = http::Response::builder().status(code).body(body);
+            async { answer }
+        });
+        let (actor, mut heard) = actor(Client::new(server, "default"));
+        actor.admit(admission(false, false));
+        drop(actor);
+        let Some(Event::Outcome(Outcome::Admission(_, answer))) = heard.recv().await else {
+            panic!("no answer");
+        };
+        assert_eq!(matches!(answer, Answer::Accepted), is_admitted, "{code}: {answer:?}");
+        assert_eq!(tries.load(Ordering::Relaxed), most_tries, "{code}");
     }
 }

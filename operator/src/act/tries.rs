@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Answer, Outcome};
+use kube::core::Status;
 use tokio::time::{Instant, sleep};
 
 use super::{Actor, Failure};
@@ -60,6 +61,15 @@ impl Tried {
             Failure::ForWhoAsked(reason) => Self::Failed(reason),
             Failure::NotSent(reason) => Self::NotWritten(reason.to_owned()),
             Failure::Other(reason) => Self::Unanswered(reason),
+        }
+    }
+
+    /// What a try came to of which the object is what the decision was made for, and the API server did not take it: where others wrote at
+    /// the same time, as often as it tries by itself, it takes it later.
+    pub(super) fn not_taken(status: Status) -> Self {
+        match status.code {
+            409 => Self::Failed(status.message),
+            _ => Self::Refused(status.message),
         }
     }
 }
