@@ -168,10 +168,10 @@ pub enum Denial {
         path: String,
     },
     #[error(
-        "spec.parent: queue {parent:?} has pods ({count} that were let in, see its CardUsage), and a queue with queues below it takes \
-         none: let them end, or name another parent"
+        "spec.parent: queue {parent:?} has pods that were let in (see its CardUsage), and a queue with queues below it takes none: let \
+         them end, or name another parent"
     )]
-    ParentHasPods { parent: String, count: u64 },
+    ParentHasPods { parent: String },
     #[error(
         "{place}: queue {child:?} may have {} {}, more than the {} of {relation} {parent:?}: lower it, or raise that",
         .excess.amount, .excess.item, .excess.limit
@@ -215,10 +215,10 @@ pub enum Denial {
     )]
     QueueHasChildren { queue: String, child: String, count: usize },
     #[error(
-        "queue {queue:?} has pods ({count} that were let in, see its CardUsage): let them end first, and close the queue (status.state: Closed) to have no others \
-         let in meanwhile"
+        "queue {queue:?} has pods that were let in (see its CardUsage): let them end first, and close the queue (status.state: Closed) to \
+         have no others let in meanwhile"
     )]
-    QueueHasPods { queue: String, count: u64 },
+    QueueHasPods { queue: String },
     #[error(
         "the Binding carries {keys}, which would replace what the pod is charged by, and {user:?} is none of the schedulers that \
          may send a pod's own annotations back: leave them out, or have an administrator add the scheduler to `schedulers` in \

@@ -30,7 +30,8 @@ pub struct Naming<'a> {
 }
 
 /// Finds the pod's queue: its annotation, else its `PodGroup`'s queue, else its namespace's annotation, else the default
-/// queue. The result is written on the pod for good, so none of the steps is skipped for want of an up-to-date watch.
+/// queue. The result is written on the pod for good, so none of the steps is skipped because a watch has not delivered the object yet. What
+/// changed in one that it has delivered counts once the watch says so (docs/security.md, **Lag**).
 pub fn resolve(
     pod: &Pod<Text<'_>>,
     namespace: &str,

@@ -266,7 +266,7 @@ fn a_queue_with_pods_does_not_become_a_parent() {
     hierarchy.0.api.pods.lock().unwrap().insert("vision".to_owned(), 3);
     let refused = hierarchy.create(&part("lab", "vision", 1, 0)).refused();
     assert!(refused.starts_with("403 ParentHasPods: "), "{refused}");
-    assert!(refused.contains("has pods (3 that were let in, "), "{refused}");
+    assert!(refused.contains("has pods that were let in ("), "{refused}");
     // One that is a parent already stays one, whatever runs in it.
     hierarchy.0.api.pods.lock().unwrap().insert("research".to_owned(), 1);
     hierarchy.create(&part("lab", "research", 1, 0)).allowed();
@@ -287,7 +287,7 @@ fn children_pods_the_root_and_the_default_queue_protect_from_removal() {
     hierarchy.0.api.pods.lock().unwrap().insert("vision".to_owned(), 3);
     let pods = hierarchy.delete("vision").refused();
     assert!(
-        pods.starts_with("403 QueueHasPods: ") && pods.contains("has pods (3 that were let in, "),
+        pods.starts_with("403 QueueHasPods: ") && pods.contains("has pods that were let in ("),
         "{pods}"
     );
     hierarchy.delete("speech").allowed();

@@ -149,10 +149,9 @@ impl Family<'_> {
                 parent: parent.to_string(),
             });
         }
-        if let Some(count @ 1..) = self.view.pods_of(&parent) {
+        if let Some(1..) = self.view.pods_of(&parent) {
             findings.denials.push(Denial::ParentHasPods {
                 parent: parent.to_string(),
-                count,
             });
         }
         self.check_capabilities(terms, findings);
@@ -343,7 +342,7 @@ impl Family<'_> {
             });
         }
         match self.view.pods_of(self.name) {
-            Some(count @ 1..) => Err(Denial::QueueHasPods { queue: queue(), count }),
+            Some(1..) => Err(Denial::QueueHasPods { queue: queue() }),
             _ => Ok(()),
         }
     }
