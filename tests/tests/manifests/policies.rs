@@ -104,17 +104,20 @@ fn the_policies_know_the_keys_of_the_programs() -> Outcome {
 /// Neither a policy without its parameters nor a `matchCondition` can read the programs' list, so each repeats it.
 #[test]
 fn the_policies_repeat_the_list_of_card_resources() -> Outcome {
-    let policy = read("base/policies/pod-create.yaml")?;
-    let defaults: Vec<String> = policy
+    let policies = read("base/policies/pod-create.yaml")? + &read("base/policies/pod-resize.yaml")?;
+    let defaults: Vec<String> = policies
         .split("params.?data[?'cardResources'].orValue(")
         .skip(1)
         .filter_map(|rest| rest.split_once(").split(','"))
         // Every other piece between quotes is text.
         .map(|(text, _)| text.split('\'').skip(1).step_by(2).collect())
         .collect();
-    assert_eq!(defaults.len(), 2);
+    assert_eq!(defaults.len(), 3);
     for default in defaults {
-        assert_eq!(default, WELL_KNOWN.join(","));
+        assert_eq!(
+            default,
+            format!("{},{}*", WELL_KNOWN.join(","), keys::RESOURCE_OF_CLASS)
+        );
     }
     let webhooks = read("base/admission/mutating.yaml")?;
     let lists = webhooks.split("name.contains('/') && [").skip(1);
