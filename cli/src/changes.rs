@@ -26,8 +26,8 @@ pub enum ChangeError {
     NoNode(String),
 }
 
-/// Gives a queue another quota, `QUEUE.CARD=N`, and says of which card.
-pub fn set<'t>(objects: &mut [Manifest], text: &'t str) -> Result<Option<&'t str>, ChangeError> {
+/// Gives a queue another quota, `QUEUE.CARD=N`, and says which of the objects that is, what it was before, and of which card.
+pub fn set<'t>(objects: &mut [Manifest], text: &'t str) -> Result<(usize, Value, Option<&'t str>), ChangeError> {
     let wrong = || ChangeError::Set(text.to_owned());
     let (what, amount) = text.rsplit_once('=').ok_or_else(wrong)?;
     // Names of queues and of cards have dots in them.
@@ -40,16 +40,17 @@ pub fn set<'t>(objects: &mut [Manifest], text: &'t str) -> Result<Option<&'t str
     }
     let (place, card) = found.ok_or_else(|| ChangeError::NoQueue(text.to_owned()))?;
     let queue = &mut objects[place].object;
+    let before = queue.clone();
     if card == "cpu" || card == "memory" {
         queue["spec"]["capability"][card] = amount.into();
-        return Ok(None);
+        return Ok((place, before, None));
     }
     let amount: u64 = amount.parse().map_err(|_| wrong())?;
     let quota = queue["metadata"]["annotations"][CARD_QUOTA].as_str().unwrap_or("{}");
     let mut quota: BTreeMap<String, Value> = serde_json::from_str(quota).map_err(|_| wrong())?;
     quota.insert(card.to_owned(), amount.into());
     queue["metadata"]["annotations"][CARD_QUOTA] = json!(quota).to_string().into();
-    Ok(Some(card))
+    Ok((place, before, Some(card)))
 }
 
 /// More nodes like one that is there: `NAME=N`.

@@ -1,6 +1,6 @@
 //! What is simulated: what a cluster has, what files bring, and what is changed of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::keys::{CONFIG_MAP, NAMESPACE};
@@ -65,6 +65,8 @@ pub struct World {
     objects: Vec<Manifest>,
     /// How many of the objects are there already.
     there: usize,
+    /// What those of them are as they are there that files or changes make others of, by their places.
+    changed: BTreeMap<usize, Value>,
     /// How many objects were made up so far.
     imagined: usize,
     /// Cards that queues were given another quota of.
@@ -75,7 +77,7 @@ pub struct World {
     pub priorities: Priorities,
     /// What is not simulated, and why.
     pub notes: Vec<String>,
-    /// What the door lets nobody create.
+    /// What the door lets nobody create or change.
     pub refused: Vec<Refused>,
     /// What the files have, or make, and what is there already.
     pub named: BTreeSet<Named>,
@@ -156,6 +158,7 @@ impl World {
                 Some(place) => {
                     // What others wrote stays, as that a Job is held.
                     let there = Old::of_cluster(self.objects[place].object.take());
+                    self.changed.entry(place).or_insert_with(|| there.object.clone());
                     manifest.object = updated(&there, &manifest.object);
                     for key in ["uid", "creationTimestamp"] {
                         manifest.object["metadata"][key] = there.object["metadata"][key].clone();
@@ -188,7 +191,10 @@ impl World {
 
     /// Gives a queue another quota: `QUEUE.CARD=N`.
     pub fn set(&mut self, text: &str) -> Result<(), ChangeError> {
-        let card = changes::set(&mut self.objects, text)?;
+        let (place, before, card) = changes::set(&mut self.objects, text)?;
+        if place < self.there {
+            self.changed.entry(place).or_insert(before);
+        }
         self.given.extend(card.map(str::to_owned));
         Ok(())
     }
@@ -199,7 +205,8 @@ impl World {
         Ok(())
     }
 
-    /// Everything as it is when the simulation begins: what is new has passed the door, and is there as its pods.
+    /// Everything as it is when the simulation begins: what is new has passed the door, and is there as its pods; and so has what is changed, or
+    /// it is as it was.
     pub async fn begin(&mut self, now: Timestamp) -> Result<(Arc<Known>, Vec<Manifest>), Failure> {
         let known = Arc::new(Known::of(&self.objects, None, "default").await?);
         let door = Door::new(&known).map_err(|error| Failure::Unprintable(error.to_string()))?;
@@ -207,10 +214,24 @@ impl World {
         let new = objects.split_off(self.there);
         self.templates = Templates::of(objects.iter().chain(&new));
         self.priorities.add(objects.iter().chain(&new));
+        for (place, before) in std::mem::take(&mut self.changed) {
+            self.change(&mut objects[place], before, &door).await;
+        }
         for manifest in new {
             self.create(manifest, &door, now, &mut objects).await;
         }
         Ok((known, objects))
+    }
+
+    /// Changes an object from what it was before, where the door lets anybody.
+    async fn change(&mut self, manifest: &mut Manifest, before: Value, door: &Door) {
+        if manifest.object == before {
+            return;
+        }
+        if let Err(message) = pass(door, manifest, Some(&before)).await {
+            manifest.object = before;
+            self.refuse(manifest, message);
+        }
     }
 
     /// Creates an object, and the pods that its controller would make.
@@ -257,7 +278,7 @@ impl World {
         let mut group = made.group;
         group.write_defaults();
         self.imagine(&mut group, now);
-        if let Err(message) = pass(door, &mut group).await {
+        if let Err(message) = pass(door, &mut group, None).await {
             return self.refuse(
                 &job,
                 format!("Job {} makes no pods: its group is refused: {message}", job.name()),
@@ -342,7 +363,7 @@ impl World {
             let note = written.map_err(|error| error.to_string())?;
             self.notes.extend(note.filter(|note| !self.notes.contains(note)));
         }
-        pass(door, manifest).await
+        pass(door, manifest, None).await
     }
 
     fn refuse(&mut self, manifest: &Manifest, message: String) {
@@ -356,25 +377,31 @@ impl World {
 }
 
 /// Has an object pass the door, which writes on it, and the policies; why it does not.
-async fn pass(door: &Door, manifest: &mut Manifest) -> Result<(), String> {
+async fn pass(door: &Door, manifest: &mut Manifest, before: Option<&Value>) -> Result<(), String> {
     let namespace = manifest.namespace().unwrap_or_default().to_owned();
-    let endpoints = door.endpoints(manifest, None).unwrap_or_default();
+    let endpoints = door.endpoints(manifest, before).unwrap_or_default();
     let (writes, looks) = (Endpoint::Mutate, Endpoint::Validate);
     if endpoints.contains(&writes) {
-        ask(door, writes, manifest, &namespace).await?;
+        ask(door, writes, manifest, before, &namespace).await?;
     }
     let forbidden = door
-        .forbids(manifest, None, &namespace)
+        .forbids(manifest, before, &namespace)
         .map_err(|error| error.to_string())?;
     forbidden.map_or(Ok(()), Err)?;
     if endpoints.contains(&looks) {
-        ask(door, looks, manifest, &namespace).await?;
+        ask(door, looks, manifest, before, &namespace).await?;
     }
     Ok(())
 }
 
-async fn ask(door: &Door, endpoint: Endpoint, manifest: &mut Manifest, namespace: &str) -> Result<(), String> {
-    let asked = door.ask(endpoint, manifest, None, namespace).await;
+async fn ask(
+    door: &Door,
+    endpoint: Endpoint,
+    manifest: &mut Manifest,
+    before: Option<&Value>,
+    namespace: &str,
+) -> Result<(), String> {
+    let asked = door.ask(endpoint, manifest, before, namespace).await;
     let verdict = asked.map_err(|error| error.to_string())?;
     if let Some(denial) = &verdict.denial {
         return Err(denial.to_string());

@@ -93,3 +93,30 @@ async fn a_job_of_the_files_that_is_there_and_held_is_told_as_waiting() {
         assert_eq!(code(&told), expected, "{told:#?}");
     }
 }
+
+/// What the door refuses in life is told, and simulated as it is there.
+#[tokio::test]
+async fn a_queue_that_the_door_lets_nobody_change_so_stays_as_it_is() {
+    let changed = |quota: &str| {
+        let mut changed = queue("a", 1);
+        changed.object["metadata"]["annotations"]["volcano.sh/card.quota"] = quota.into();
+        changed
+    };
+    let mut pod = template("a", 2);
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    pod["metadata"]["name"] = "p".into();
+    for (quota, refused, admitted) in [(r#"{"NVIDIA-A100": 2}"#, 0, 1), (r#"{"NVIDIA-A100": -2}"#, 1, 0)] {
+        let mut world = World::there(vec![ready_node("n1", 4), queue("a", 1)]);
+        world.add(vec![changed(quota), Manifest::in_a_file(pod.clone())], "team");
+        let told = report(world).await;
+        assert_eq!(
+            (told.refused.len(), told.admitted.len()),
+            (refused, admitted),
+            "{told:#?}"
+        );
+        if refused > 0 {
+            assert_eq!(code(&told), REFUSED);
+        }
+    }
+}
