@@ -123,6 +123,7 @@ impl Cluster {
     /// Takes note of what time has brought, and returns what somebody must act on.
     pub fn advance(&mut self, now: Timestamp) -> Vec<Due> {
         self.tell_time(now);
+        self.move_jobs_of_groups(now);
         self.advance_workloads(now);
         let mut due = Vec::new();
         while let Some((time, id)) = self.deadlines.take_due(now) {

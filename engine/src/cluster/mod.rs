@@ -211,6 +211,8 @@ pub struct Cluster {
     numbers_shown: Option<Timestamp>,
     /// Workloads that are elsewhere on their way than when it was last said how far they are, or may be.
     moved_workloads: BTreeSet<WorkloadId>,
+    /// Groups that have come, gone or moved to another queue, and their Jobs have not yet.
+    moved_groups: BTreeSet<WorkloadId>,
     /// Who was told something last: others come first then.
     last_told: LastTold,
 }
@@ -263,6 +265,7 @@ impl Cluster {
             changes: Changes::default(),
             numbers_shown: None,
             moved_workloads: BTreeSet::new(),
+            moved_groups: BTreeSet::new(),
             last_told: LastTold::default(),
         };
         cluster.refresh_gpu_nodes();

@@ -108,7 +108,7 @@ impl Cluster {
             self.forget_empty_queue(before.queue);
         }
         if moved || is_new {
-            self.find_queues_of_jobs(id, now);
+            self.moved_groups.insert(id);
         }
         if is_new {
             self.find_queues_of_pods(id, now);
@@ -126,17 +126,21 @@ impl Cluster {
         };
         self.rebalance(id);
         self.settle(id);
-        self.find_queues_of_jobs(id, now);
+        self.moved_groups.insert(id);
         self.name_group(id, Some(&terms));
         self.queues[terms.queue].quit();
         self.forget_empty_queue(terms.queue);
         self.forget_empty_workload(id);
     }
 
-    /// A group has come, gone or moved to another queue, and with it the Jobs whose pods belong to it.
-    fn find_queues_of_jobs(&mut self, group: WorkloadId, now: Timestamp) {
-        for job in self.workload(group).jobs.clone() {
-            self.find_queue(job, now);
+    /// With groups that have come, gone or moved to another queue go the Jobs whose pods belong to them: thousands may name one group, and
+    /// whoever writes it again and again has them looked at once in a round, not at each write.
+    pub(super) fn move_jobs_of_groups(&mut self, now: Timestamp) {
+        for group in std::mem::take(&mut self.moved_groups) {
+            let jobs = self.workloads.get(group).map(|group| group.jobs.clone());
+            for job in jobs.into_iter().flatten() {
+                self.find_queue(job, now);
+            }
         }
     }
 
