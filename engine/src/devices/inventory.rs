@@ -1,4 +1,4 @@
-//! The devices that there are: slices, pools that are complete, and what each node has.
+//! The devices of the cluster: what slices publish, which pools are complete, and which devices each node has.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::model::{Attribute, Attributes, Model};
 use super::taint_rules::TaintRules;
 use crate::texts::TextPool;
 
-/// So much of a counter: its set, its name, and how much.
+/// An amount of a counter: the counter's set, the counter's name, and the amount.
 pub type Counted = (Box<str>, Box<str>, i64);
 
 /// One device.
@@ -24,15 +24,15 @@ pub struct Device {
     pub model: Arc<Model>,
     /// What it has of its own.
     pub own: Attributes,
-    /// Taints that keep new pods away from it, be they published with it or put on it by rules.
+    /// Taints that keep new pods away from the device, whether the driver published them or a rule added them.
     pub taints: Box<[DeviceTaint]>,
-    /// Those that are published with it.
+    /// The taints that are published with the device.
     published: Box<[DeviceTaint]>,
-    /// What it takes of counters.
+    /// What the device takes from counters.
     pub takes: Box<[Counted]>,
-    /// Whether it is allocated to several claims at once.
+    /// Whether the device can be allocated to several claims at once.
     pub is_shared: bool,
-    /// The node that has it; none where several nodes reach it: those are in no number of cards.
+    /// The node that has the device; none where several nodes reach it. Devices that several nodes reach count in no number of cards.
     node: Option<Arc<str>>,
 }
 
@@ -48,7 +48,7 @@ impl Device {
 struct Slice {
     pool: PoolName,
     generation: i64,
-    /// How many slices of its generation the pool has when all are there.
+    /// How many slices of this generation the complete pool has.
     of: i64,
     devices: Box<[Arc<Device>]>,
     /// How much there is of each counter.
@@ -56,33 +56,33 @@ struct Slice {
 }
 
 impl Slice {
-    /// The nodes that have its devices.
+    /// Returns the nodes that have the slice's devices.
     fn nodes(&self) -> BTreeSet<Arc<str>> {
         self.devices.iter().filter_map(|device| device.node.clone()).collect()
     }
 }
 
-/// A slice, as it was seen last.
+/// A slice, as it was last seen.
 #[derive(Debug)]
 struct Known {
     slice: Slice,
-    /// The list of all slices in which it was seen last.
+    /// The list of all slices in which this slice was last seen.
     seen: u64,
-    /// The number of its first device; the others follow.
+    /// The number of the slice's first device; its other devices have the numbers after that.
     first: u64,
 }
 
 /// The devices of one model.
 #[derive(Debug, Default)]
 struct OfModel {
-    /// By number.
+    /// The devices, by number.
     devices: BTreeMap<u64, Arc<Device>>,
     /// How many of them several nodes reach.
     apart: usize,
 }
 
 impl OfModel {
-    /// Whether any of them is one node's alone, and whether several nodes reach any.
+    /// Whether any of the devices belongs to one node alone, and whether several nodes reach any of them.
     fn reach(&self) -> (bool, bool) {
         (self.apart < self.devices.len(), self.apart > 0)
     }
@@ -91,23 +91,24 @@ impl OfModel {
 /// A pool's driver and name.
 pub type PoolName = (Arc<str>, Arc<str>);
 
-/// What a change of a slice changed.
+/// What changed when a slice changed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SliceChange {
-    /// The nodes that have other devices than before.
+    /// The nodes whose devices changed.
     pub nodes: BTreeSet<Arc<str>>,
-    /// Models that were not there before, or are no longer; or of which nodes of their own have devices, or several nodes reach any, as it
-    /// was not before.
+    /// Models that are new or gone. Also models for which an answer of [`Inventory::reach_of`] changed: whether nodes of their own have
+    /// devices of the model, or whether several nodes reach any of its devices.
     pub models: BTreeSet<Arc<Model>>,
-    /// Models of which several nodes may reach another number of devices than before.
+    /// Models of which the number of devices that several nodes reach may have changed.
     pub apart: BTreeSet<Arc<Model>>,
-    /// Cards of which a node has a number, beside its others, that no node had before, or that no node has any longer.
+    /// Cards whose number on some node changed the list of shapes: a node has a number of the card, beside its other cards, that no node had
+    /// before, or that no node has any longer.
     pub numbers: Cards,
-    /// The pools that have other devices than before.
+    /// The pools whose devices changed.
     pub pools: BTreeSet<PoolName>,
 }
 
-/// The slices, by what they belong to.
+/// The slices, by pool, node and model.
 #[derive(Debug, Default)]
 pub struct Inventory {
     slices: HashMap<Box<str>, Known>,
@@ -115,22 +116,22 @@ pub struct Inventory {
     pools: HashMap<PoolName, BTreeSet<Box<str>>>,
     /// The pools that have devices of each node.
     of_node: HashMap<Arc<str>, BTreeSet<PoolName>>,
-    /// The devices of each model, be their pool complete or not.
+    /// The devices of each model, whether their pool is complete or not.
     models: BTreeMap<Arc<Model>, OfModel>,
-    /// How many devices have been seen.
+    /// How many devices have been seen so far.
     devices: u64,
     /// Drivers whose devices are cards because the configuration says so.
     drivers: Drivers,
-    /// Taints that are put on devices by rules.
+    /// Taints that rules put on devices.
     rules: TaintRules,
-    /// Those of each card, by the card's name.
+    /// The models of each card, by the card's name.
     of_card: HashMap<Box<str>, BTreeSet<Arc<Model>>>,
     /// Rises with every change of devices.
     version: u64,
 }
 
 impl Inventory {
-    /// Takes what a slice says; nothing where it says what it said before.
+    /// Takes in what a slice says. Changes nothing where the slice says the same as before.
     pub fn apply(&mut self, slice: &ResourceSlice, epoch: u64, texts: &mut TextPool) -> SliceChange {
         let name = slice.metadata.name.as_deref().unwrap_or_default();
         let spec = &slice.spec;
@@ -178,7 +179,7 @@ impl Inventory {
             self.count_in(self.devices, device, &mut change);
             self.devices += 1;
         }
-        // Counted in before what it said is counted out: so models that stay are the same.
+        // The new devices are counted in before the old ones are counted out, so that models that stay keep their identity.
         let gone = self.take(name);
         change.nodes.extend(gone.nodes);
         change.models.extend(gone.models);
@@ -201,12 +202,12 @@ impl Inventory {
         change
     }
 
-    /// Drivers whose devices are cards because the configuration says so.
+    /// Returns the drivers whose devices are cards because the configuration says so.
     pub fn drivers(&self) -> &Drivers {
         &self.drivers
     }
 
-    /// The devices of other drivers than before are cards.
+    /// Sets the drivers whose devices are cards because the configuration says so.
     pub fn set_drivers(&mut self, drivers: Drivers) -> SliceChange {
         let mut change = SliceChange::default();
         if drivers == self.drivers {
@@ -239,24 +240,24 @@ impl Inventory {
         change
     }
 
-    /// Takes what a rule says that taints devices; nothing where it says what it said before.
+    /// Takes in what a `DeviceTaintRule` says. Changes nothing where the rule says the same as before.
     pub fn apply_taint_rule(&mut self, rule: DeviceTaintRule, epoch: u64) -> SliceChange {
         let selectors = self.rules.apply(rule, epoch);
         self.taint_again(&selectors)
     }
 
-    /// Forgets such a rule.
+    /// Forgets a `DeviceTaintRule`.
     pub fn remove_taint_rule(&mut self, name: &str) -> SliceChange {
         let selectors = self.rules.remove(name);
         self.taint_again(selectors.as_slice())
     }
 
-    /// The names of such rules that were not seen in this list of all of them.
+    /// Returns the names of taint rules that were not seen in this list of all rules.
     pub fn taint_rules_missing_in(&self, epoch: u64) -> Vec<Box<str>> {
         self.rules.missing_in(epoch)
     }
 
-    /// Other taints than before may be on the devices that any of these select.
+    /// Computes the taints again of the devices that any of these selectors select.
     fn taint_again(&mut self, selectors: &[TaintSelector]) -> SliceChange {
         let mut change = SliceChange::default();
         let is_selected =
@@ -292,7 +293,7 @@ impl Inventory {
         change
     }
 
-    /// The names of slices that were not seen in this list of all of them.
+    /// Returns the names of slices that were not seen in this list of all slices.
     pub fn missing_in(&self, epoch: u64) -> Vec<Box<str>> {
         let missing = self.slices.iter().filter(|(_, known)| known.seen < epoch);
         missing.map(|(name, _)| name.clone()).collect()
@@ -342,7 +343,7 @@ impl Inventory {
         change
     }
 
-    /// There is one device more of a model.
+    /// Counts in one more device of a model.
     fn count_in(&mut self, number: u64, device: &Arc<Device>, change: &mut SliceChange) {
         let of_model = self.models.entry(Arc::clone(&device.model)).or_default();
         let before = of_model.reach();
@@ -356,7 +357,7 @@ impl Inventory {
         }
     }
 
-    /// There is one device less of a model.
+    /// Counts out one device of a model.
     fn count_out(&mut self, number: u64, model: &Arc<Model>, change: &mut SliceChange) {
         let Some(of_model) = self.models.get_mut(model) else {
             return;
@@ -386,7 +387,7 @@ impl Inventory {
         }
     }
 
-    /// The nodes that have devices of a pool.
+    /// Returns the nodes that have devices of a pool.
     pub fn nodes_of(&self, pool: &PoolName) -> BTreeSet<Arc<str>> {
         self.slices_of(pool).flat_map(Slice::nodes).collect()
     }
@@ -396,7 +397,8 @@ impl Inventory {
         names.filter_map(|name| self.slices.get(name)).map(|known| &known.slice)
     }
 
-    /// The slices of a pool's highest generation, where all of them are there, and no more: none of another pool count, as for the scheduler.
+    /// Returns the slices of a pool's highest generation if all of them are there, and no more. An incomplete pool yields none, as for the
+    /// scheduler.
     fn complete<'i>(&'i self, pool: &PoolName) -> impl Iterator<Item = &'i Slice> + use<'i> {
         let newest = self.slices_of(pool).map(|slice| slice.generation).max();
         let of_newest = move |slice: &&Slice| Some(slice.generation) == newest;
@@ -406,7 +408,7 @@ impl Inventory {
         self.slices_of(pool).filter(of_newest).filter(move |_| is_complete)
     }
 
-    /// The devices that a node has, each with its pool; of incomplete pools none.
+    /// Returns the devices that a node has, each with its pool. Incomplete pools contribute none.
     pub fn on_node<'i>(&'i self, node: &'i str) -> impl Iterator<Item = (&'i PoolName, &'i Arc<Device>)> {
         let pools = self.of_node.get(node).into_iter().flatten();
         let slices = pools.flat_map(|pool| self.complete(pool).map(move |slice| (pool, slice)));
@@ -414,75 +416,75 @@ impl Inventory {
         devices.filter(move |(_, device)| device.node.as_deref() == Some(node))
     }
 
-    /// All devices of a pool, where it is complete.
+    /// Returns all devices of a pool, if it is complete.
     pub fn of_pool<'i>(&'i self, pool: &PoolName) -> impl Iterator<Item = &'i Arc<Device>> {
         self.complete(pool).flat_map(|slice| &slice.devices)
     }
 
-    /// How much there is of each counter of a pool, by its set and name.
+    /// Returns how much a pool has of each counter, by the counter's set and name.
     pub fn counters_of<'i>(&'i self, pool: &PoolName) -> impl Iterator<Item = &'i Counted> {
         self.complete(pool).flat_map(|slice| &slice.counters)
     }
 
-    /// All models of which there are devices.
+    /// Returns all models of which there are devices.
     pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.keys()
     }
 
-    /// The models that are a card of this name.
+    /// Returns the models that are the card of this name.
     pub fn models_of(&self, card: &str) -> impl Iterator<Item = &Arc<Model>> {
         self.of_card.get(card).into_iter().flatten()
     }
 
-    /// What the devices of a model have of their own.
+    /// Returns the attributes that the devices of a model have of their own.
     pub fn own_of(&self, model: &Arc<Model>) -> impl Iterator<Item = &Attributes> {
         let of_model = self.models.get(model).into_iter();
         of_model.flat_map(|of_model| of_model.devices.values().map(|device| &device.own))
     }
 
-    /// Whether any device of a model is one node's alone, and whether several nodes reach any.
+    /// Whether any device of a model belongs to one node alone, and whether several nodes reach any.
     pub fn reach_of(&self, model: &Arc<Model>) -> (bool, bool) {
         self.models.get(model).map(OfModel::reach).unwrap_or_default()
     }
 
-    /// How many devices that are a card several nodes reach.
+    /// Returns how many devices of this card several nodes reach.
     pub fn apart_of(&self, card: &str) -> usize {
         let models = self.models_of(card).filter_map(|model| self.models.get(model));
         models.map(|of_model| of_model.apart).sum()
     }
 
-    /// The cards that are any devices which several nodes reach.
+    /// Returns the cards of which several nodes reach some device.
     pub fn cards_apart(&self) -> impl Iterator<Item = &str> {
         let cards = self.of_card.keys().map(|card| &**card);
         cards.filter(|card| self.apart_of(card) > 0)
     }
 
-    /// The node that has a device.
+    /// Returns the node that has a device.
     pub fn node_of(&self, driver: &str, pool: &str, device: &str) -> Option<Arc<str>> {
         let pool = (Arc::<str>::from(driver), Arc::<str>::from(pool));
         let mut devices = self.slices_of(&pool).flat_map(|slice| &slice.devices);
         devices.find(|known| *known.name == *device)?.node.clone()
     }
 
-    /// The model of one device.
+    /// Returns the model of one device.
     pub fn device(&self, driver: &str, pool: &str, device: &str) -> Option<&Arc<Model>> {
         let pool = (Arc::<str>::from(driver), Arc::<str>::from(pool));
         let mut devices = self.slices_of(&pool).flat_map(|slice| &slice.devices);
         devices.find(|known| *known.name == *device).map(|device| &device.model)
     }
 
-    /// The nodes that have devices.
+    /// Returns the nodes that have devices.
     pub fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
         self.of_node.keys()
     }
 
-    /// Rises with every change of devices.
+    /// Returns a number that rises with every change of devices.
     pub fn version(&self) -> u64 {
         self.version
     }
 }
 
-/// What is said of counters of a set, in thousandths; what can't be read is so much.
+/// Returns the amounts of the counters of a set, in thousandths. An amount that can't be read becomes `unreadable`.
 fn amounts_of(set: &str, counters: &BTreeMap<Box<str>, Capacity>, unreadable: i64) -> impl Iterator<Item = Counted> {
     counters.iter().map(move |(name, amount)| {
         let amount = parse_milli(&amount.value).unwrap_or(unreadable);

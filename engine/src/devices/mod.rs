@@ -1,7 +1,8 @@
-//! Devices that drivers publish and pods claim: Dynamic Resource Allocation, read as cards (docs/rules.md, **Cards by Dynamic
-//! Resource Allocation**).
+//! Devices that drivers publish and pods claim: Dynamic Resource Allocation, read as cards (docs/rules.md, **Cards by Dynamic Resource
+//! Allocation**).
 //!
-//! Pure: which devices there are, which of them a claim asks for, and what was allocated. Whose quota that is, the cluster says.
+//! This module is pure. It knows which devices there are, which of them a claim asks for, and what was allocated. Which quota pays for them
+//! is decided in the cluster module.
 
 mod alike;
 mod asked;
@@ -51,7 +52,7 @@ use selection::{Expression, Selections};
 /// Cards, each once.
 pub type Cards = BTreeSet<Arc<DeviceCard>>;
 
-/// The cards that a class provides as a resource; else why that can't be said.
+/// The cards that a class provides as a resource, or why that can't be said.
 pub type Provided = Result<Cards, Obstacle>;
 
 /// A claim's namespace and name.
@@ -62,38 +63,38 @@ pub type ClaimKey = (Box<str>, Box<str>);
 pub struct Devices {
     inventory: Inventory,
     rooms: Rooms,
-    /// Each with the list of all of them in which it was seen last.
+    /// Each class, with the number of the list of all classes in which it was last seen.
     classes: HashMap<Box<str>, (Arc<DeviceClass>, u64)>,
     claims: HashMap<ClaimKey, KnownClaim>,
-    /// Those of them that have not been given devices.
+    /// The claims that no devices were allocated to yet.
     unallocated: BTreeSet<ClaimKey>,
-    /// Whether the API server has no claims at all: nobody sees then what pods claim by an older version of them.
+    /// Whether the API server does not serve this version of claims. Then Cardgate can't see what pods claim by an older version.
     has_no_claims: bool,
-    /// Those of the unallocated that ask for all that a node has.
+    /// The unallocated claims that ask for all devices of a node.
     for_all: BTreeSet<ClaimKey>,
     selections: Selections,
-    /// All of some cards that one node has, without those that are kept from new pods or with them, and of which version of the rooms' shapes
-    /// that was found.
+    /// All of some cards that one node has, by the cards and by whether devices that are kept from new pods are included; with the version
+    /// of the rooms' shapes for which that was found.
     all: HashMap<(Cards, bool), (u64, Vec<CardCounts>)>,
-    /// Of claims that several pods may name: who pays, by uid.
+    /// The uid of the pod that pays, for each claim that several pods may name.
     payers: HashMap<ClaimKey, Arc<str>>,
-    /// Rises with every change of devices and classes: what claims come to was found of one of these.
+    /// Rises with every change of devices and classes. What a claim comes to was found for one of these versions.
     version: u64,
 }
 
 impl Devices {
-    /// The devices there are.
+    /// Returns the inventory of devices.
     pub fn inventory(&self) -> &Inventory {
         &self.inventory
     }
 
-    /// The devices of these drivers are cards, besides those that are known by name.
+    /// Sets the drivers whose devices are cards, beside the drivers that are known by name.
     pub fn set_drivers(&mut self, drivers: Drivers) -> SliceChange {
         let change = self.inventory.set_drivers(drivers);
         self.renew_rooms(change)
     }
 
-    /// Takes what a slice says.
+    /// Takes in what a slice says.
     pub fn apply_slice(&mut self, slice: &ResourceSlice, epoch: u64, texts: &mut TextPool) -> SliceChange {
         let change = self.inventory.apply(slice, epoch, texts);
         self.renew_rooms(change)
@@ -105,13 +106,13 @@ impl Devices {
         self.renew_rooms(change)
     }
 
-    /// Takes what a rule says that taints devices.
+    /// Takes in what a `DeviceTaintRule` says.
     pub fn apply_taint_rule(&mut self, rule: DeviceTaintRule, epoch: u64) -> SliceChange {
         let change = self.inventory.apply_taint_rule(rule, epoch);
         self.renew_rooms(change)
     }
 
-    /// Forgets such a rule.
+    /// Forgets a `DeviceTaintRule`.
     pub fn remove_taint_rule(&mut self, name: &str) -> SliceChange {
         let change = self.inventory.remove_taint_rule(name);
         self.renew_rooms(change)
@@ -125,9 +126,9 @@ impl Devices {
         change
     }
 
-    /// The claims that come to something else when devices have changed so: those that select any of the models that came or went, those
-    /// that ask for all of a card of which nodes have other numbers, and those that were allocated devices of these pools. Those that no
-    /// pod names concern nobody.
+    /// Returns the claims that may come to something else after this change of devices: claims that select any of the models that came or
+    /// went, claims that ask for all of a card of which nodes have other numbers, and claims that were allocated devices of the changed
+    /// pools. Claims that no pod names are left out.
     pub fn claims_concerned_by(&self, change: &SliceChange, is_named: impl Fn(&ClaimKey) -> bool) -> Vec<ClaimKey> {
         let pools = change.pools.iter();
         let holders: BTreeSet<_> = pools.flat_map(|pool| self.rooms.holders_of(pool)).collect();
@@ -170,8 +171,8 @@ impl Devices {
         named.filter(selects).cloned().collect()
     }
 
-    /// Whether a claim selects any of these models, or may, by any of the forms that are looked at. What the steps don't suffice for may:
-    /// tenants write as many claims as they like, and their pods are read in the turn of their namespace.
+    /// Whether a claim selects any of these models, or may select one, by any of the forms that `is_looked_at` lets through. A claim counts
+    /// as selecting one when the steps are spent: tenants may write any number of claims, and their pods are read in their namespace's turn.
     fn selects_any(
         &self,
         claim: &ResourceClaim,
@@ -192,24 +193,24 @@ impl Devices {
         })
     }
 
-    /// What the selectors of a class say, and these; none where the steps are spent before they are looked up.
+    /// Looks up the expressions of a class's selectors and of these selectors; returns none where the steps are spent before that is done.
     fn expressions(&self, class: &DeviceClass, own: &[Selector], steps: &Steps) -> Option<Box<[Expression]>> {
         let selectors = class.spec.selectors.iter().chain(own);
         let texts = selectors.map(|selector| &*selector.cel.expression);
         self.selections.look_up(texts, steps)
     }
 
-    /// The devices that a node has; none where it has none.
+    /// Returns the devices that a node has; none where it has no devices.
     pub fn room_of(&self, node: &str) -> Option<&Room> {
         self.rooms.at(node)
     }
 
-    /// The cards that a node has by devices, and how many of each.
+    /// Returns the cards that a node has as devices, and how many of each.
     pub fn cards_of(&self, node: &str) -> BTreeMap<Arc<DeviceCard>, DeviceCount> {
         self.rooms.at(node).map(Room::cards).unwrap_or_default()
     }
 
-    /// Takes what a class says; whether it is news.
+    /// Takes in what a class says. Returns whether it is new.
     pub fn apply_class(&mut self, class: DeviceClass, epoch: u64) -> bool {
         let name = class.metadata.name.clone().unwrap_or_default();
         match self.classes.get_mut(&name) {
@@ -225,15 +226,15 @@ impl Devices {
         }
     }
 
-    /// Forgets a class; whether there was one.
+    /// Forgets a class. Returns whether it was known.
     pub fn remove_class(&mut self, name: &str) -> bool {
         self.version += 1;
         self.classes.remove(name).is_some()
     }
 
-    /// Takes what a claim says; where that is news, the nodes of which other devices are allocated than before.
+    /// Takes in what a claim says. Where that is new, returns the nodes on which other devices are allocated than before.
     pub fn apply_claim(&mut self, key: &ClaimKey, mut claim: ResourceClaim, epoch: u64) -> Option<BTreeSet<Arc<str>>> {
-        // Of what is in there nothing else counts.
+        // Nothing else of the metadata and the reservations counts.
         let ends_with_users = ends_with_users(&claim);
         claim.metadata = Metadata::default();
         claim.status.reserved_for.clear();
@@ -263,7 +264,7 @@ impl Devices {
         Some(self.rooms.allocate(key, before, Some(&claim), &self.inventory))
     }
 
-    /// Forgets a claim; where there was one, the nodes of which devices come free.
+    /// Forgets a claim. Where it was known, returns the nodes on which devices come free.
     pub fn remove_claim(&mut self, key: &ClaimKey) -> Option<BTreeSet<Arc<str>>> {
         let before = self.claims.remove(key)?.claim;
         self.forget_unallocated(key);
@@ -275,67 +276,68 @@ impl Devices {
         self.for_all.remove(key);
     }
 
-    /// What a claim says.
+    /// Returns a claim, as it was last seen.
     pub fn claim(&self, key: &ClaimKey) -> Option<&Arc<ResourceClaim>> {
         self.claims.get(key).map(|known| &known.claim)
     }
 
-    /// Whether what was allocated to a claim comes free once who names it is gone.
+    /// Whether the devices allocated to a claim come free once the pods that name it are gone.
     pub fn ends_with_users(&self, key: &ClaimKey) -> bool {
         self.claims.get(key).is_some_and(|known| known.ends_with_users)
     }
 
-    /// Whether a claim was allocated.
+    /// Whether devices were allocated to a claim.
     pub fn is_allocated(&self, key: &ClaimKey) -> bool {
         let claim = self.claim(key);
         claim.is_some_and(|claim| claim.status.allocation.is_some())
     }
 
-    /// The classes that were not seen in this list of all of them.
+    /// Returns the classes that were not seen in this list of all classes.
     pub fn classes_missing_in(&self, epoch: u64) -> Vec<Box<str>> {
         let missing = self.classes.iter().filter(|(_, (_, seen))| *seen < epoch);
         missing.map(|(name, _)| name.clone()).collect()
     }
 
-    /// The claims that were not seen in this list of all of them.
+    /// Returns the claims that were not seen in this list of all claims.
     pub fn claims_missing_in(&self, epoch: u64) -> Vec<ClaimKey> {
         let missing = self.claims.iter().filter(|(_, known)| known.seen < epoch);
         missing.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Whether there is anything of this at all.
+    /// Whether there are no classes, no claims and no devices.
     pub fn is_empty(&self) -> bool {
         self.classes.is_empty() && self.claims.is_empty() && self.inventory.nodes().next().is_none()
     }
 
-    /// What the devices that are a card say of themselves, as it is shown: one of each kind, of the first few by what they say.
+    /// Returns what the devices of a card say of themselves, as shown to users: one device of each kind, for the first few kinds.
     pub fn shown_of(&self, card: &str) -> Vec<CardDevice> {
         let models = self.inventory.models_of(card);
         models.take(MOST_DEVICES).map(|model| catalogue::shown(model)).collect()
     }
 
-    /// Who pays for a claim that several pods may name; `uid` does where nobody does yet.
+    /// Returns the uid of the pod that pays for a claim that several pods may name. Where no pod pays yet, this pod (`uid`) does from now
+    /// on.
     pub fn payer(&mut self, key: &ClaimKey, uid: &Arc<str>) -> Arc<str> {
         let payer = self.payers.entry(key.clone()).or_insert_with(|| Arc::clone(uid));
         Arc::clone(payer)
     }
 
-    /// The pod that pays for a claim that several may name, where one does.
+    /// Returns the uid of the pod that pays for a claim that several pods may name, where one does.
     pub fn payer_of(&self, key: &ClaimKey) -> Option<&Arc<str>> {
         self.payers.get(key)
     }
 
-    /// Whether this pod pays for a claim that several may name.
+    /// Whether this pod pays for a claim that several pods may name.
     pub fn pays(&self, key: &ClaimKey, uid: &str) -> bool {
         self.payer_of(key).is_some_and(|payer| **payer == *uid)
     }
 
-    /// Takes note of whether the API server has claims; whether that is news.
+    /// Notes whether the API server serves claims. Returns whether that is new.
     pub fn set_claims_there(&mut self, are_there: bool) -> bool {
         std::mem::replace(&mut self.has_no_claims, !are_there) == are_there
     }
 
-    /// Somebody else pays from now on, or nobody.
+    /// Sets the pod that pays for a claim from now on; none where no pod does.
     pub fn set_payer(&mut self, key: &ClaimKey, payer: Option<Arc<str>>) {
         match payer {
             Some(payer) => self.payers.insert(key.clone(), payer),
@@ -343,7 +345,7 @@ impl Devices {
         };
     }
 
-    /// The class that provides a resource: where several do, the newest, and of those the first by name.
+    /// Returns the class that provides a resource. Where several do, that is the newest; among equally new ones, the first by name.
     fn provider_of(&self, resource: &str) -> Option<&str> {
         if let Some(class) = resource.strip_prefix(RESOURCE_OF_CLASS) {
             return self.classes.get_key_value(class).map(|(name, _)| &**name);
@@ -354,16 +356,16 @@ impl Devices {
         newest.min().map(|(_, name)| name)
     }
 
-    /// What a class of which nothing is provided at the moment, but whose name this resource has, may provide yet; none where it is there, and
-    /// its devices are no cards.
+    /// Returns an obstacle where the class that this resource names does not exist (it may be created yet). Returns none where the class
+    /// exists: then its devices are no cards.
     pub fn not_provided(&self, resource: &str) -> Option<Obstacle> {
         let class = resource.strip_prefix(RESOURCE_OF_CLASS)?;
         let is_there = self.classes.contains_key(class);
         (!is_there).then(|| Obstacle::NoDevice(format!("there is no DeviceClass {class}")))
     }
 
-    /// The resources by which pods may request cards of classes without a claim, each with what the class provides. Not those of classes
-    /// whose devices are no cards; but of those that have no device now: what comes may be a card.
+    /// Returns the resources by which pods may request cards of classes without a claim, each with what the class provides. Classes whose
+    /// devices are no cards are left out. Classes that have no device now are included, since a device that comes later may be a card.
     pub fn provided(&mut self) -> Vec<(String, Provided)> {
         let classes: Vec<_> = self
             .classes
@@ -387,14 +389,15 @@ impl Devices {
     }
 }
 
-/// The forms of a claim's requests.
+/// Returns the forms of a claim's requests.
 fn forms_of(claim: &ResourceClaim) -> impl Iterator<Item = &SubRequest> {
     let requests = claim.spec.devices.requests.iter();
     requests.flat_map(|request| request.exactly.iter().chain(&request.first_available))
 }
 
-/// Whether Kubernetes' controller takes back what was allocated to a claim when who names it is gone: its devices are reserved for somebody, or it is
-/// being deleted. Nobody does of any other claim; of its owners tenants say what they like.
+/// Whether Kubernetes' controller takes back the devices allocated to a claim when its users are gone: the devices are reserved for a pod,
+/// or the claim is being deleted. For other claims nothing does. The claim's owner references don't count, since tenants may write anything
+/// there.
 fn ends_with_users(claim: &ResourceClaim) -> bool {
     !claim.status.reserved_for.is_empty() || claim.metadata.deletion_timestamp.is_some()
 }

@@ -1,24 +1,24 @@
-//! Whether devices suffice for requests, each of which takes some of those that its selectors leave: an exact search that is bounded.
+//! Whether devices suffice for requests, each of which takes some of the devices that its selectors leave. The search is exact and bounded.
 //!
-//! Pure: what devices and requests are is no matter here. They are numbers, and what ties them together is counted: devices that are
-//! allocated once, counters that whole devices and their parts share, and attributes that have to be the same or to differ.
+//! This module is pure: devices and requests are only numbers here. It counts what ties them together: devices that are allocated once,
+//! counters that whole devices and their parts share, and attributes that have to be the same or to differ.
 
 use std::collections::{BTreeSet, HashMap};
 
 use crate::steps::Steps;
 
-/// So many devices are given at once at most while it is tried whether they suffice. Each takes room on the stack of whoever asks, and those
-/// that several may have could be given without end; no node has as many of its own.
+/// The most devices that the search gives at once. Each given device takes room on the caller's stack, and devices that several claims may
+/// have could be given without end; no node has as many of its own.
 const MOST_GIVEN: usize = 1024;
 
-/// What is asked for, and of what.
+/// What is asked for, and the devices it is asked of.
 #[derive(Debug, Default)]
 pub struct Question {
     /// The devices that are there to be given.
     pub devices: Vec<Thing>,
     /// What is left of each counter.
     pub counters: Vec<i64>,
-    /// What is asked for, all of it.
+    /// All requests that have to be met.
     pub requests: Vec<Wanted>,
     /// What ties requests together.
     pub ties: Vec<Tie>,
@@ -27,52 +27,52 @@ pub struct Question {
 /// One device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Thing {
-    /// What it takes of counters, by their number.
+    /// What the device takes from counters, by the counters' numbers.
     pub takes: Vec<(usize, i64)>,
-    /// Whether several may have it.
+    /// Whether several claims may have the device at once.
     pub is_shared: bool,
 }
 
-/// One request: the first of these forms that can be had, or any.
+/// One request: the first of its forms that can be had, or any of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// The forms.
     pub forms: Vec<Form>,
 }
 
-/// So many of these devices.
+/// A form of a request: a number of devices out of these.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Form {
     /// The numbers of the devices, ascending.
     pub of: Vec<usize>,
-    /// How many of them.
+    /// How many of these devices.
     pub count: usize,
-    /// The ties that hold for it, by their number.
+    /// The ties that hold for the form, by their numbers.
     pub ties: Vec<usize>,
 }
 
 /// Devices that have to be alike in something, or to differ in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tie {
-    /// What each device has; one that has nothing can't be tied.
+    /// The value of each device; a device without a value can't be tied.
     pub values: Vec<Option<usize>>,
-    /// Whether no two may have the same; else all have to.
+    /// Whether all values have to differ; else all have to be the same.
     pub differ: bool,
 }
 
-/// What a search comes to.
+/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// There is a way to give each request what it asks for.
     Fits,
-    /// There is none.
+    /// There is no way.
     NoRoom,
-    /// The steps were spent before one was found, or it is of more devices than can be tried; by number there are enough of them.
+    /// The steps were spent before a way was found, or the search needs more devices than can be tried. By number there are enough devices.
     TooComplex,
 }
 
 impl Question {
-    /// Whether all requests can have what they ask for at once.
+    /// Returns whether all requests can have what they ask for at once.
     pub fn answer(&self, steps: &Steps) -> Answer {
         let requests = self.ordered();
         if !requests
@@ -95,7 +95,7 @@ impl Question {
             tied: vec![Vec::new(); self.ties.len()],
             steps,
         };
-        // Each gives back what it has taken.
+        // Each part of the search gives back what it has taken.
         for requests in &parts {
             if steps.are_spent() {
                 return Answer::TooComplex;
@@ -111,7 +111,7 @@ impl Question {
         Answer::Fits
     }
 
-    /// Whether there are as many devices of their own for these requests as they ask for in all, which takes no steps to say.
+    /// Whether there are enough devices that only one claim may have, by number, for all that these requests ask for. This spends no steps.
     fn are_enough(&self, requests: &[Wanted]) -> bool {
         let is_own = |device: &&usize| !self.devices[**device].is_shared;
         let least_own = |form: &Form| {
@@ -131,7 +131,8 @@ impl Question {
         needed <= there.into_iter().filter(|is_there| *is_there).count()
     }
 
-    /// The requests, those with the least choice first; such as are the same to everybody become one, and what can always be had is left out.
+    /// Returns the requests, ordered by how little choice they leave, the least first. Requests that mean the same become one, and a request
+    /// that can always be met is left out.
     fn ordered(&self) -> Vec<Wanted> {
         let mut requests: Vec<Wanted> = Vec::with_capacity(self.requests.len());
         let is_endless = |device: &usize| {
@@ -162,8 +163,9 @@ impl Question {
         requests
     }
 
-    /// The requests in parts, of which none takes what another could have: each can be searched for alone. In the order of their first requests, but
-    /// those for nothing but devices that several may have come last: no number of them hides that another one gets nothing.
+    /// Returns the requests in parts of which none takes what another could have, so that each part can be searched alone. The parts are in
+    /// the order of their first requests. Parts only for devices that several claims may have come last: whatever their number, they can't
+    /// hide that another part gets nothing.
     fn apart(&self, requests: Vec<Wanted>, steps: &Steps) -> Vec<Vec<Wanted>> {
         let forms = requests.iter().flat_map(|request| &request.forms);
         steps.spend(forms.map(|form| form.of.len()).sum::<usize>());
@@ -191,7 +193,8 @@ impl Question {
         parts
     }
 
-    /// What a request may take from others, each by a number of its own: devices that only one may have, counters, and what is left to choose under ties.
+    /// Returns what a request may take from others, each as a number of its own: devices that only one claim may have, counters, and the
+    /// choices left under ties.
     fn limits<'r>(&'r self, request: &'r Wanted) -> impl Iterator<Item = usize> + 'r {
         let (devices, counters) = (self.devices.len(), self.counters.len());
         request.forms.iter().flat_map(move |form| {
@@ -205,7 +208,7 @@ impl Question {
         })
     }
 
-    /// Of each device the first that is like it: nothing tells them apart for these requests.
+    /// Returns for each device the first device that is like it, that is, which nothing distinguishes from it for these requests.
     fn likes(&self, requests: &[Wanted], steps: &Steps) -> Vec<usize> {
         let forms: Vec<_> = requests.iter().flat_map(|request| &request.forms).collect();
         let ties: BTreeSet<_> = forms.iter().flat_map(|form| &form.ties).collect();
@@ -239,7 +242,7 @@ impl Joined {
         self.0[other] = one;
     }
 
-    /// The same of all that were joined, directly or by others.
+    /// Returns the same number for all things that were joined, directly or through others.
     fn representative(&mut self, mut of: usize) -> usize {
         while self.0[of] != of {
             self.0[of] = self.0[self.0[of]];
@@ -260,16 +263,17 @@ struct Search<'q> {
     likes: Vec<usize>,
     requests: &'q [Wanted],
     taken: Vec<bool>,
-    /// How many are given.
+    /// How many devices are given.
     given: usize,
     left: Vec<i64>,
-    /// What the devices have that were taken under each tie.
+    /// The values of the devices that were taken under each tie.
     tied: Vec<Vec<usize>>,
     steps: &'q Steps,
 }
 
 impl Search<'_> {
-    /// Whether this request and all after it can be had; none where the steps are spent, as they are by more devices than can be tried.
+    /// Whether this request and all after it can be met; none where the steps are spent. Reaching the most devices that can be tried spends
+    /// the steps too.
     fn request(&mut self, number: usize) -> Option<bool> {
         let Some(request) = self.requests.get(number) else {
             return Some(true);
@@ -282,7 +286,7 @@ impl Search<'_> {
         Some(false)
     }
 
-    /// Whether so many more of a form's devices can be had from this place on, and all later requests.
+    /// Whether `wanted` more of a form's devices can be had from this place on, and all later requests can be met.
     fn devices(&mut self, number: usize, form: &Form, from: usize, wanted: usize) -> Option<bool> {
         if wanted == 0 {
             return self.request(number + 1);
@@ -312,7 +316,7 @@ impl Search<'_> {
             if found? {
                 return Some(true);
             }
-            // Whatever could be had with one that is like it could be had with this one.
+            // If this device does not lead to a solution, no device that is like it does.
             failed.push(like);
         }
         Some(false)

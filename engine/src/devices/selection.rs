@@ -1,4 +1,5 @@
-//! What selectors say of devices: evaluated once for all that are alike in what a selector looks at, and remembered.
+//! What selectors say of devices. Each selector is evaluated once for all devices that are alike in what it looks at, and the answer is
+//! remembered.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -10,36 +11,37 @@ use super::model::{Attribute, Attributes, Described, Model, own_names};
 use super::selector::{Says, Selector, SelectorError};
 use crate::steps::Steps;
 
-/// So many expressions are remembered.
+/// The most expressions that are remembered.
 const MOST_EXPRESSIONS: usize = 4096;
-/// So long all of them are: tenants write them, and what is read takes some sixty times as much as its text.
+/// The most characters of all remembered expressions together: tenants write them, and a read expression takes about sixty times the memory
+/// of its text.
 const MOST_TEXT: usize = 1 << 20;
-/// So many answers are remembered, of all expressions.
+/// The most answers that are remembered, of all expressions together.
 const MOST_ANSWERS: usize = 1 << 18;
-/// The steps with which devices of a model are judged at once by a selector that asks for what each has of its own. Where there are more
-/// of them, some may satisfy it.
+/// The steps for judging the devices of one model at once by a selector that asks for what each device has of its own. Where there are more
+/// devices, some of them may satisfy the selector.
 const STEPS: u64 = 1 << 19;
-/// What it costs to read one character of an expression, in steps.
+/// The cost of reading one character of an expression, in steps.
 const READING: usize = 16;
-/// So many characters of an expression are looked up in one step.
+/// The number of characters of an expression that are looked up in one step.
 const LOOKED_UP: usize = 64;
 
-/// What a selector says, as it was looked up by its text. From then on it is known by its address, however long it is: it is asked of every
-/// device.
+/// A selector's expression, looked up by its text. From then on it is known by its address, so that its length no longer matters: each
+/// expression is asked of every device.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Expression(Arc<str>);
 
-/// Expressions that were read, and what they said.
+/// Expressions that were read, and what they said of devices.
 #[derive(Debug, Default)]
 pub struct Selections(RefCell<Memory>);
 
 #[derive(Debug, Default)]
 struct Memory {
-    /// What was read, one of each text. Who looked the same up before all was forgotten has another one of it, which is read by itself: so
-    /// nothing of it need be looked up again.
+    /// The texts that were read, each once. A caller that looked a text up before the memory was cleared holds another copy, which is read
+    /// by itself. So the caller need not look anything up again.
     texts: HashSet<Arc<str>>,
     read: HashMap<ByAddress<str>, Known>,
-    /// How long all that was read is.
+    /// How long all read texts are together.
     text: usize,
     answers: usize,
 }
@@ -48,10 +50,10 @@ struct Memory {
 #[derive(Debug)]
 struct Known {
     selector: Result<Selector, SelectorError>,
-    /// The names of what each device has of its own that it may look at.
+    /// The names of attributes that each device has of its own and that the expression may look at.
     looks_at: Vec<&'static str>,
     said: HashMap<Alike, Says>,
-    /// Whether any device of a model satisfies it, and of which version of the inventory that was found.
+    /// Whether any device of a model satisfies the expression, and the version of the inventory for which that was found.
     any: HashMap<ByAddress<Model>, (u64, bool)>,
 }
 
@@ -62,7 +64,7 @@ struct Alike {
     own: Box<[(Arc<str>, Attribute)]>,
 }
 
-/// What is known by where it is: a model, of which there is one alone that is equal to it at any time, or the text of an expression.
+/// A key that compares by address. It holds a model, of which no two equal ones exist at a time, or the text of an expression.
 #[derive(Debug)]
 struct ByAddress<T: ?Sized>(Arc<T>);
 
@@ -98,14 +100,14 @@ pub type Models = BTreeSet<Arc<Model>>;
 /// Why it is not known what expressions select.
 #[derive(Debug)]
 pub enum Unselected {
-    /// One of them can't be evaluated: which, and why.
+    /// One of the expressions can't be evaluated: which, and why.
     Unreadable(String, SelectorError),
-    /// The steps are spent. What has been found is remembered: who asks again goes on from there.
+    /// The steps are spent. What was found so far is remembered, so the next call goes on from there.
     Spent,
 }
 
 impl Selections {
-    /// Looks expressions up by their texts, which costs the more the longer they are; none where the steps are spent.
+    /// Looks expressions up by their texts; the cost grows with their length. Returns none where the steps are spent.
     pub fn look_up<'e>(&self, texts: impl Iterator<Item = &'e str>, steps: &Steps) -> Option<Box<[Expression]>> {
         let memory = self.0.borrow();
         let look_up = |text: &str| {
@@ -120,8 +122,8 @@ impl Selections {
         texts.map(look_up).collect()
     }
 
-    /// The models of which some device satisfies all expressions, as far as that can be found with these steps. One that can't be evaluated
-    /// matters where the others leave cards: of what they leave, it could only take away.
+    /// Returns the models of which some device satisfies all expressions, as far as these steps suffice. An expression that can't be
+    /// evaluated is an error only where the others leave cards: it could only take away from what they leave.
     pub fn select(
         &self,
         expressions: &[Expression],
@@ -150,9 +152,9 @@ impl Selections {
         }
     }
 
-    /// The models on a device of which one of these expressions fails, each asked of those alone that the ones before it select, as far as
-    /// that can be found with these steps: the scheduler gives up on a pod that claims so where it comes to such a device. Of what tells
-    /// devices of a model apart, all have some, or none.
+    /// Returns the models on a device of which one of these expressions fails, as far as these steps suffice. Each expression is asked only
+    /// of the devices that the expressions before it select. The scheduler gives up on a pod with such a claim when it comes to such a
+    /// device. This assumes that of the attributes in which devices of a model differ, all devices of the model have the same ones.
     pub fn failing(&self, expressions: &[Expression], inventory: &Inventory, steps: &Steps) -> Models {
         let mut memory = self.0.borrow_mut();
         let mut fails = |model: &Arc<Model>| {
@@ -170,8 +172,8 @@ impl Selections {
             .collect()
     }
 
-    /// Whether these expressions may select any of these models, or fail on them: what they say of single devices is not asked, and when the
-    /// steps are spent, nothing is.
+    /// Whether these expressions may select any of these models, or fail on them. What an expression says of single devices is not asked:
+    /// such an expression may select. The same holds once the steps are spent.
     pub fn may_select(&self, expressions: &[Expression], models: &BTreeSet<Arc<Model>>, steps: &Steps) -> bool {
         let mut memory = self.0.borrow_mut();
         models.iter().any(|model| {
@@ -194,7 +196,8 @@ impl Selections {
         expressions.any(|expression| !memory.read(expression, steps).looks_at.is_empty())
     }
 
-    /// Whether a device satisfies an expression; none that can't be evaluated. Nothing is said where that costs more than is left.
+    /// Whether a device satisfies an expression; no device satisfies one that can't be evaluated. Returns none where finding out costs more
+    /// steps than are left.
     pub fn satisfies(&self, expression: &Expression, device: &Device, steps: &Steps) -> Option<bool> {
         let mut memory = self.0.borrow_mut();
         let known = memory.read(expression, steps);
@@ -227,7 +230,7 @@ impl Memory {
         said.unwrap_or_else(|alike| self.evaluate(expression, alike, own, steps))
     }
 
-    /// What an expression says of devices of which it was not asked before.
+    /// Evaluates an expression for devices of which it was not asked before.
     fn evaluate(&mut self, expression: &Expression, alike: Alike, own: &Attributes, steps: &Steps) -> Says {
         if self.answers >= MOST_ANSWERS {
             self.forget();
@@ -304,7 +307,7 @@ impl Known {
         self.selector.as_ref().map_or(1, Selector::cost)
     }
 
-    /// What it said of a device, or of one that it can't tell from that; else what those have in common.
+    /// Returns what the expression said of this device, or of a device that it can't tell from this one; else the key of such devices.
     fn said(&self, model: &Arc<Model>, own: &Attributes, steps: &Steps) -> Result<Says, Alike> {
         steps.spend(1);
         let alike = self.alike(model, own);
@@ -356,7 +359,7 @@ mod tests {
         let selections = Selections::default();
         let steps = Steps::new(u64::MAX);
         for index in 0..200 {
-            // Too long to be read at all, and remembered for that.
+            // The expression is too long to be read at all, and that is remembered.
             let expression = looked_up(&selections, &format!("{index} in [{}]", "1,".repeat(10_000)), &steps);
             assert!(!selections.tell_devices_apart(&[expression], &steps));
             let memory = selections.0.borrow();
@@ -386,7 +389,7 @@ mod tests {
             let again = ask(&expression);
             assert_eq!(ask(&look_up()), again, "looked up once more, it is the same");
             let looked_up = spent(&|| drop(look_up()));
-            // Were texts compared, this one would be known.
+            // If texts were compared, this expression would be known already.
             let elsewhere = Expression((&*text).into());
             assert_eq!(elsewhere, expression);
             assert_eq!(ask(&elsewhere), first);

@@ -1,8 +1,8 @@
-//! Which devices an expression of a claim or of a class selects: CEL, as Kubernetes evaluates it for one device at a time.
+//! Which devices an expression of a claim or of a class selects. Expressions are CEL, evaluated for one device at a time as Kubernetes does.
 //!
-//! Tenants write these expressions. The API server has bounded what they cost it; here only such are evaluated as cost no more than
-//! their text is long for each device: known functions, no loop within a loop, and patterns that say themselves how long they
-//! are; and such as Kubernetes takes alike (`alike`). What is not is said and not guessed.
+//! Tenants write these expressions. The API server bounds what they cost the API server itself. Here an expression is evaluated only if its
+//! cost per device is bounded by the length of its text (known functions, no loop within a loop, patterns of which the length is written in
+//! the expression), and if Kubernetes takes it alike (`alike`). Any other expression is reported as not evaluated; nothing is guessed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
@@ -21,22 +21,22 @@ use super::alike;
 use super::model::{Attribute, Described};
 use super::optional::{self, ATTRIBUTES_OR_NONE, CAPACITY_OR_NONE, Unsupported};
 
-/// So long an expression may be, as in Kubernetes.
+/// The most characters of an expression, as in Kubernetes.
 const MAX_LENGTH: usize = 10 * 1024;
-/// So deep brackets may be nested.
+/// The deepest nesting of brackets.
 const MAX_DEPTH: usize = 48;
-/// So many operators, dots, commas and brackets there may be.
+/// The most operators, dots, commas and brackets of an expression.
 const MAX_OPERATORS: usize = 256;
-/// What the deepest of these take of a stack in a debug build, twice over: reading takes 70 kB for a bracket there.
+/// Twice the stack that the deepest of these expressions take in a debug build: reading takes 70 kB for a bracket there.
 const STACK: usize = 32 << 20;
-/// So many patterns there may be.
+/// The most patterns of an expression.
 const MAX_PATTERNS: usize = 8;
-/// So long an expression with a loop may be: what it costs grows with the square.
+/// The most characters of an expression with a loop: its cost grows with the square of the length.
 const MAX_LENGTH_OF_LOOP: usize = 1024;
-/// What it costs at least to evaluate an expression, in steps.
+/// The least cost of evaluating an expression, in steps.
 const EVALUATION: usize = 256;
 
-/// The functions and operators that cost no more than their arguments are long.
+/// The functions and operators whose cost is bounded by the length of their arguments.
 const KNOWN: [&str; 43] = [
     "_&&_",
     "_||_",
@@ -106,11 +106,12 @@ pub enum SelectorError {
 /// What an expression says of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Says {
-    /// It is selected.
+    /// The device is selected.
     Selected,
-    /// It is not.
+    /// The device is not selected.
     PassedOver,
-    /// It is not, since it lacks what the expression asks of it: Kubernetes takes that for a mistake, and not for an answer.
+    /// The device is not selected, since it lacks something that the expression asks of it. Kubernetes takes that for an error, not for an
+    /// answer.
     Failed,
 }
 
@@ -118,11 +119,11 @@ pub enum Says {
 #[derive(Debug)]
 pub struct Selector {
     expression: IdedExpr,
-    /// The texts in it, by which it may name attributes.
+    /// The texts in the expression, by which it may name attributes.
     texts: BTreeSet<String>,
-    /// Whether it may look at attributes that it does not name.
+    /// Whether the expression may look at attributes that it does not name.
     looks_at_all: bool,
-    /// What it costs to evaluate it, in steps.
+    /// The cost of evaluating the expression, in steps.
     cost: usize,
 }
 
@@ -133,7 +134,7 @@ static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
     functions.add_function("size", size);
     functions
 });
-/// Makes values of the types that only functions make.
+/// Programs that make values of the types that only functions can make.
 static SEMVER: LazyLock<Option<Program>> = LazyLock::new(|| Program::compile("semver(text)").ok());
 static QUANTITY: LazyLock<Option<Program>> = LazyLock::new(|| Program::compile("quantity(text)").ok());
 
@@ -155,7 +156,7 @@ impl Selector {
         }
         stacker::grow(STACK, || {
             let expression = Parser::default().enable_optional_syntax(true).parse(text);
-            // The first alone: each is told with all that stands before it.
+            // Only the first error: each error repeats all that stands before it.
             let expression = expression.map_err(|error| {
                 let first = error.errors.first().map(ToString::to_string);
                 SelectorError::Unreadable(first_line(&first.unwrap_or_default()))
@@ -188,12 +189,12 @@ impl Selector {
         self.looks_at_all || self.texts.contains(attribute)
     }
 
-    /// What it costs to evaluate it, in steps.
+    /// Returns the cost of evaluating the expression, in steps.
     pub fn cost(&self) -> usize {
         self.cost
     }
 
-    /// What it says of a device.
+    /// Returns what the expression says of a device.
     pub fn says(&self, device: &Described<'_>) -> Says {
         let mut context = FUNCTIONS.new_inner_scope();
         context.add_variable_from_value("device", self.value_of(device));
@@ -205,7 +206,7 @@ impl Selector {
         }
     }
 
-    /// A device as the expression sees it.
+    /// Returns a device as the expression sees it.
     fn value_of(&self, device: &Described<'_>) -> Value {
         let mut attributes = HashMap::<Key, Value>::new();
         for (name, attribute) in device.attributes() {
@@ -225,7 +226,7 @@ impl Selector {
         fields.into()
     }
 
-    /// The same domains, and each that the expression names: empty where the device has nothing of it.
+    /// Returns the same domains, and each domain that the expression names: empty where the device has nothing of it.
     fn or_none(&self, domains: &HashMap<Key, Value>) -> Value {
         let mut all = domains.clone();
         for text in &self.texts {
@@ -236,8 +237,8 @@ impl Selector {
     }
 }
 
-/// How deeply brackets are nested, and how many operators there are: chains of those are as deep as they are long. What is within
-/// texts counts as well.
+/// Returns how deeply brackets are nested, and how many operators there are: a chain of operators is as deep as it is long. Brackets and
+/// operators within texts count as well.
 fn depth_and_operators(text: &str) -> (usize, usize) {
     let (mut depth, mut deepest, mut operators) = (0_usize, 0, 0);
     for byte in text.bytes() {
@@ -293,10 +294,11 @@ impl Look {
                         return Err(SelectorError::Unsupported("matches within a loop".to_owned()));
                     }
                     "matches" => self.patterns += 1,
-                    // The number of all that a device has, or one of them by a name that is made only then.
+                    // The expression asks for the number of all that a device has, or for one of them by a name that is known only on
+                    // evaluation.
                     "size" => self.looks_at_all = true,
                     "_[_]" | "_[?_]" | "@in" if call.args.iter().all(is_made) => self.looks_at_all = true,
-                    // Whether a device says anything for a domain: it may be what tells it from others.
+                    // The expression asks whether a device says anything for a domain: that may be what tells the device from others.
                     "@in" if call.args.last().is_some_and(is_of_device) => self.looks_at_all = true,
                     _ => {}
                 }
@@ -333,12 +335,12 @@ fn name_of(function: &str) -> String {
     function.chars().take(40).collect()
 }
 
-/// Whether it is all that a device says of something, as `device.attributes`.
+/// Whether a part of an expression is all that a device says of something, such as `device.attributes`.
 fn is_of_device(part: &IdedExpr) -> bool {
     matches!(&part.expr, Expr::Select(select) if matches!(select.operand.expr, Expr::Ident(_)))
 }
 
-/// Whether it takes evaluation to know what it is: neither a text or number nor a list of such.
+/// Whether the value of a part is known only on evaluation: the part is neither a text or number nor a list of such.
 fn is_made(part: &IdedExpr) -> bool {
     match &part.expr {
         Expr::Literal(_) => false,
@@ -347,7 +349,7 @@ fn is_made(part: &IdedExpr) -> bool {
     }
 }
 
-/// How many letters a text has, or elements a list: cel counts bytes.
+/// Returns how many letters a text has, or elements a list. The `cel` crate's own function counts bytes.
 fn size(context: &FunctionContext<'_, '_>, This(of): This<Value>) -> Result<i64, ExecutionError> {
     let size = match &of {
         Value::String(text) => text.chars().count(),
@@ -357,8 +359,8 @@ fn size(context: &FunctionContext<'_, '_>, This(of): This<Value>) -> Result<i64,
     i64::try_from(size).map_err(|error| context.error(error.to_string()))
 }
 
-/// Whether a text has what a pattern says. Kubernetes' classes are of ASCII, as those of this library are; and cel's own takes a second to
-/// read a pattern with large ones.
+/// Whether a text matches a pattern. Kubernetes' character classes are ASCII, as are those of this library. The `cel` crate's own function
+/// takes a second to read a pattern with large classes.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "arguments of functions are handed over like this"
@@ -377,7 +379,7 @@ fn value_of_attribute(attribute: &Attribute) -> Value {
         Attribute::Bool(value) => Value::Bool(*value),
         Attribute::Int(value) => Value::Int(*value),
         Attribute::Text(text) => text.to_string().into(),
-        // What stands behind a plus sign is no part of it when it is compared.
+        // What stands after a plus sign does not count when versions are compared.
         Attribute::Version(text) => made(SEMVER.as_ref(), text.split('+').next().unwrap_or_default()),
         Attribute::List(list) => list.iter().map(value_of_attribute).collect::<Vec<_>>().into(),
     }
@@ -396,7 +398,7 @@ fn put(domains: &mut HashMap<Key, Value>, qualified: &str, value: Value) {
     }
 }
 
-/// What a function makes of a text; null where it can't.
+/// Returns what a function makes of a text; null where it can't.
 fn made(function: Option<&Program>, text: &str) -> Value {
     let mut context = FUNCTIONS.new_inner_scope();
     context.add_variable_from_value("text", text.to_owned());
