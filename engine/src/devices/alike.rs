@@ -1,9 +1,9 @@
-//! What of an expression Kubernetes' evaluator and the one that is used here take alike.
+//! Checks that an expression uses only what Kubernetes' evaluator and the evaluator used here take alike.
 //!
-//! Whoever finds something that they take differently writes a claim that is charged for one card and given another. So nothing is evaluated
-//! but what is listed here: what devices say, by plain names; texts of ASCII letters, since of others number and classes differ; whole
-//! numbers; patterns, quantities and versions in their plain forms; values that may be missing, of the device alone; and loops in which no
-//! element can be a mistake and another one not, since at the first mistake the one that is used here stops.
+//! A tenant who finds something that the two take differently can write a claim that is charged for one card and given another. So nothing
+//! is evaluated but what is listed here: what devices say, by plain names; texts of ASCII letters, since the two count and classify other
+//! letters differently; whole numbers; patterns, quantities and versions in their plain forms; values of the device that may be missing; and
+//! loops in which it can't happen that one element is an error and another is not, since the evaluator used here stops at the first error.
 
 mod pattern;
 
@@ -14,24 +14,24 @@ use regex_lite::Regex;
 
 use pattern::is_plain_pattern;
 
-/// So long a pattern of `matches` may be.
+/// The most characters of a pattern of `matches`.
 const MAX_PATTERN: usize = 256;
-/// So many classes of characters (`\w`) it may have.
+/// The most character classes (`\w`) of a pattern.
 const MAX_CLASSES: usize = 16;
 /// What a pattern may begin with: case does not matter.
 const ANY_CASE: &str = "(?i)";
-/// The name of what an expression is about.
+/// The name of the device in an expression.
 const DEVICE: &str = "device";
 
-/// So many values may be missing one within the other.
+/// The most levels of values that may be missing, one within the other.
 const MAX_MAYBES: usize = 4;
-/// What is said of any other name.
+/// What the user is told of any other name.
 const ODD_NAME: &str = "names other than device.driver, device.allowMultipleAllocations, and attributes and capacities by texts, such as \
                         device.attributes['gpu.nvidia.com'].type";
-/// What is no mistake for some elements of a list and one for others.
+/// Operators that may fail for some elements of a list and not for others.
 const NOT_IN_LOOPS: [&str; 10] = ["_&&_", "_||_", "_?_:_", "_+_", "_-_", "_*_", "_/_", "_%_", "-_", "_[_]"];
 
-/// Quantities from 0 to 2^53, whose sums nobody rounds.
+/// Quantities from 0 to 2^53, whose sums neither evaluator rounds.
 static QUANTITY: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"^[0-9]{1,6}(\.[0-9]{1,3})?(k|M|G|Ki|Mi|Gi|e[0-9])?$|^[0-9]{1,3}(T|Ti)$|^[0-9]{1,12}m?$").ok()
 });
@@ -44,19 +44,19 @@ static VERSION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Whether operators stand twice, of which each second one is lost when they are read, or it is read again with each; or there are comments,
-/// in which they could be hidden.
+/// Whether the text repeats an operator, or has comments, in which one could be hidden. The parser drops every second one of a repeated
+/// operator, or reads it again with each.
 pub fn has_repeated_operators(text: &str) -> bool {
     let marks: String = text.chars().filter(|char| !char.is_whitespace()).collect();
     ["!!", "--", "//"].iter().any(|pair| marks.contains(pair))
 }
 
-/// What is not taken alike, in words for whoever wrote it.
+/// Checks that Kubernetes takes an expression alike. The error says what it may take differently, in words for the expression's author.
 pub fn check(expression: &IdedExpr) -> Result<(), String> {
     check_part(expression, None)
 }
 
-/// Of a part of an expression, which may be in a loop with this variable.
+/// Checks a part of an expression. `variable` is the variable of the loop that the part is in, if any.
 fn check_part(part: &IdedExpr, variable: Option<&str>) -> Result<(), String> {
     if is_value(part) {
         return Ok(());
@@ -75,7 +75,7 @@ fn check_part(part: &IdedExpr, variable: Option<&str>) -> Result<(), String> {
         Expr::Call(call) => match &*call.func_name {
             "orValue" | "value" | "hasValue" => check_maybe(call),
             "@in" => check_in(call, variable),
-            // Kubernetes takes what can't be compared for equal there, such as a version and a number.
+            // Within lists that are compared, Kubernetes takes elements that can't be compared, such as a version and a number, for equal.
             "_==_" | "_!=_" if call.args.iter().any(has_list) => Err("lists that are compared".to_owned()),
             "_[_]" if variable.is_none() => check_index(call),
             name if variable.is_some() && NOT_IN_LOOPS.contains(&name) => {
@@ -91,7 +91,7 @@ fn check_part(part: &IdedExpr, variable: Option<&str>) -> Result<(), String> {
     }
 }
 
-/// Whether it is a list, or may come to one, that stands there.
+/// Whether a part is a list, or may evaluate to one.
 fn has_list(part: &IdedExpr) -> bool {
     match &part.expr {
         Expr::List(_) => true,
@@ -100,7 +100,8 @@ fn has_list(part: &IdedExpr) -> bool {
     }
 }
 
-/// Whether it is something that the device says of itself, such as `device.attributes['gpu.nvidia.com'].type`, or whether it does.
+/// Whether a part is a value that the device says of itself, such as `device.attributes['gpu.nvidia.com'].type`, or asks whether it says
+/// one.
 fn is_value(part: &IdedExpr) -> bool {
     match &part.expr {
         Expr::Select(select) if is_device(&select.operand) => {
@@ -112,12 +113,12 @@ fn is_value(part: &IdedExpr) -> bool {
     }
 }
 
-/// Whether it is all that a device says for one domain, such as `device.attributes['gpu.nvidia.com']`.
+/// Whether a part is all that a device says for one domain, such as `device.attributes['gpu.nvidia.com']`.
 fn is_domain(part: &IdedExpr) -> bool {
     matches!(&part.expr, Expr::Call(call) if by_text(call, "_[_]").is_some_and(is_all))
 }
 
-/// Whether it is `device.attributes` or `device.capacity`.
+/// Whether a part is `device.attributes` or `device.capacity`.
 fn is_all(part: &IdedExpr) -> bool {
     matches!(&part.expr, Expr::Select(select)
         if is_device(&select.operand) && !select.test && matches!(&*select.field, "attributes" | "capacity"))
@@ -127,7 +128,7 @@ fn is_device(part: &IdedExpr) -> bool {
     matches!(&part.expr, Expr::Ident(name) if name == DEVICE)
 }
 
-/// What this operator looks something up in, by a text.
+/// Returns the operand in which this operator looks something up by a text.
 fn by_text<'e>(call: &'e CallExpr, operator: &str) -> Option<&'e IdedExpr> {
     match &*call.args {
         [operand, key] if call.func_name == operator && is_text(key) => Some(operand),
@@ -139,7 +140,7 @@ fn is_text(part: &IdedExpr) -> bool {
     matches!(&part.expr, Expr::Literal(literal @ LiteralValue::String(_)) if check_literal(literal).is_ok())
 }
 
-/// `orValue`, `value` or `hasValue` of what a device may not say.
+/// Checks `orValue`, `value` or `hasValue` of a value that a device may not have.
 fn check_maybe(call: &CallExpr) -> Result<(), String> {
     let is_maybe = call.target.as_ref().is_some_and(|target| is_maybe(target, 0));
     if is_maybe && call.args.iter().all(is_plain) {
@@ -152,7 +153,7 @@ fn check_maybe(call: &CallExpr) -> Result<(), String> {
     }
 }
 
-/// Whether it is a literal, or a list of such.
+/// Whether a part is a literal, or a list of literals.
 fn is_plain(part: &IdedExpr) -> bool {
     match &part.expr {
         Expr::Literal(literal) => check_literal(literal).is_ok(),
@@ -161,7 +162,7 @@ fn is_plain(part: &IdedExpr) -> bool {
     }
 }
 
-/// Whether it is something of a domain that may be missing, such as `device.attributes['x.com'].?type`.
+/// Whether a part is a value of a domain that may be missing, such as `device.attributes['x.com'].?type`.
 fn is_maybe(part: &IdedExpr, depth: usize) -> bool {
     if depth == MAX_MAYBES {
         return false;
@@ -170,10 +171,10 @@ fn is_maybe(part: &IdedExpr, depth: usize) -> bool {
         Expr::Select(select) => !select.test && is_maybe(&select.operand, depth + 1),
         Expr::Call(call) => {
             let operand = by_text(call, "_?._").or_else(|| by_text(call, "_[?_]"));
-            // The domain itself may be missing where something of it is looked up.
+            // The domain itself may be missing where a value of it is looked up.
             let is_domain_that_may_be =
                 |part: &IdedExpr| matches!(&part.expr, Expr::Call(call) if by_text(call, "_[?_]").is_some_and(is_all));
-            // Of what is no domain, what is looked up by [?] is a mistake here, and missing in Kubernetes.
+            // On what is no domain, a lookup by [?] is an error here, and a missing value in Kubernetes.
             let goes_on = |operand| call.func_name == "_?._" && is_maybe(operand, depth + 1);
             operand.is_some_and(|operand| is_domain(operand) || is_domain_that_may_be(operand) || goes_on(operand))
         }
@@ -196,7 +197,7 @@ fn check_in(call: &CallExpr, variable: Option<&str>) -> Result<(), String> {
     check_part(within, variable)
 }
 
-/// One of a list that a device has.
+/// Checks the access to one element of a list that a device has.
 fn check_index(call: &CallExpr) -> Result<(), String> {
     let is_number = |part: &IdedExpr| matches!(&part.expr, Expr::Literal(LiteralValue::Int(_)));
     match &*call.args {
@@ -205,7 +206,7 @@ fn check_index(call: &CallExpr) -> Result<(), String> {
     }
 }
 
-/// A loop over texts or numbers, or over a list that a device has, which asks one thing of each.
+/// Checks a loop: it must go over texts or numbers, or over a list that a device has, and ask one thing of each element.
 fn check_loop(looped: &ComprehensionExpr) -> Result<(), String> {
     let odd = || "a loop other than exists and all over an attribute, texts or numbers".to_owned();
     let begins = matches!(&looped.accu_init.expr, Expr::Literal(LiteralValue::Boolean(_)));
@@ -230,7 +231,7 @@ fn check_loop(looped: &ComprehensionExpr) -> Result<(), String> {
     check_part(asked, Some(&looped.iter_var))
 }
 
-/// What is wrong with a literal, in words for whoever wrote it.
+/// Checks a literal. The error says what is wrong, in words for the expression's author.
 fn check_literal(literal: &LiteralValue) -> Result<(), String> {
     match literal {
         LiteralValue::Boolean(_) | LiteralValue::Int(_) | LiteralValue::Null => Ok(()),
@@ -243,7 +244,7 @@ fn check_literal(literal: &LiteralValue) -> Result<(), String> {
     }
 }
 
-/// What is wrong with the arguments of a call, in words for whoever wrote it.
+/// Checks the arguments of a call. The error says what is wrong, in words for the expression's author.
 fn check_call(call: &CallExpr) -> Result<(), String> {
     let argument = match &*call.args {
         [argument] => Some(argument),
@@ -264,7 +265,7 @@ fn check_call(call: &CallExpr) -> Result<(), String> {
     }
 }
 
-/// A quantity or version is made of a plain text.
+/// Checks that a quantity or version is made of a plain text.
 fn check_made(argument: Option<&IdedExpr>, plain: &LazyLock<Option<Regex>>, others: &str) -> Result<(), String> {
     let is_plain = |text: &str| plain.as_ref().is_some_and(|plain| plain.is_match(text));
     let is_alike = argument.is_some_and(|argument| match &argument.expr {
@@ -274,7 +275,7 @@ fn check_made(argument: Option<&IdedExpr>, plain: &LazyLock<Option<Regex>>, othe
     is_alike.then_some(()).ok_or_else(|| others.to_owned())
 }
 
-/// A pattern costs more than its text is long where it counts repetitions.
+/// Checks a pattern. A pattern that counts repetitions may cost more than the length of its text.
 fn check_pattern(pattern: Option<&IdedExpr>) -> Result<(), String> {
     let text = pattern.and_then(|pattern| match &pattern.expr {
         Expr::Literal(LiteralValue::String(text)) => Some(text.inner()),
@@ -284,7 +285,7 @@ fn check_pattern(pattern: Option<&IdedExpr>) -> Result<(), String> {
         text.len() <= MAX_PATTERN
             && text.matches('\\').count() <= MAX_CLASSES
             && is_plain_pattern(text.strip_prefix(ANY_CASE).unwrap_or(text).as_bytes())
-            // Such as groups within groups, of which Kubernetes reads many more.
+            // Excludes, for instance, nested groups, of which Kubernetes reads many more.
             && Regex::new(text).is_ok()
     });
     is_alike.then_some(()).ok_or_else(|| {

@@ -1,54 +1,55 @@
-//! What claims come to, request by request, and in all.
+//! What a pod's claims come to in cards, request by request, and in all.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::card::DeviceCard;
 
-/// What a pod's claims come to.
+/// What a pod's claims come to in cards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// What each request leaves; none where the claims ask for no cards.
+    /// What each request leaves; empty where the claims ask for no cards.
     pub requests: Vec<RequestAsked>,
-    /// Whether that is what was allocated, and not only what is asked for.
+    /// Whether `requests` says what was allocated, and not only what is asked for.
     pub allocated: bool,
-    /// How many devices are asked for or allocated, where it is not known of all of them what they are.
+    /// How many devices are asked for or allocated, where it is not known of all of them which cards they are.
     pub unknown: i64,
-    /// Why it can't be said, or not yet.
+    /// Why the claims can't be charged, or not yet.
     pub obstacle: Option<Obstacle>,
 }
 
 /// Cards, and how many of each.
 pub type CardCounts = BTreeMap<Arc<DeviceCard>, i64>;
 
-/// What one request leaves, as far as it is for cards.
+/// What one request leaves to choose from, as far as it is for cards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestAsked {
-    /// It gets one of these: most preferred first where the claim orders them, else by the cards' names.
+    /// The request gets one of these: the most preferred first where the claim orders them, else ordered by the cards' names.
     pub choices: Vec<CardCounts>,
-    /// Whether the claim says which it prefers.
+    /// Whether the claim says which choice it prefers.
     pub ordered: bool,
-    /// Whether it may get some of several choices that are as many: one form of it leaves several cards.
+    /// Whether the request may get a mix of several choices with the same count, because one form of it leaves several cards.
     pub mixes: bool,
 }
 
 /// Why a pod's claims can't be charged as things are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
-    /// A claim is not there yet: Kubernetes' controller makes it from its template, or somebody by hand. Which one, in words for the user.
+    /// A claim does not exist yet: Kubernetes' controller makes it from its template, or a user creates it. The text names the claim, in
+    /// words for the user.
     Missing(String),
-    /// No device that is there is what a request asks for: which request, and what of it, in words for the user.
+    /// No existing device is what a request asks for. The text says which request, and what of it, in words for the user.
     NoDevice(String),
-    /// Another pod of the same namespace pays for this claim that both name, and is not let in yet, or is in another queue.
+    /// Another pod of the same namespace pays for this claim, which both pods name. That pod is not let in yet, or is in another queue.
     PaidByAnother(Box<str>),
-    /// What it asks for can't be charged: in words for the user.
+    /// What a claim asks for can't be charged. The text says why, in words for the user.
     Unclear(String),
-    /// The steps were spent before all of its selectors were evaluated: what was found is remembered, and the rest follows.
+    /// The steps were spent before all selectors of the claims were evaluated. What was found is remembered, and the rest follows.
     Unevaluated,
 }
 
 impl Obstacle {
-    /// The same, of what is requested by this resource.
+    /// Returns the same obstacle, worded for this requested resource.
     #[must_use]
     pub fn of_resource(&self, name: &str) -> Self {
         match self {
@@ -60,7 +61,7 @@ impl Obstacle {
 }
 
 impl RequestAsked {
-    /// What was allocated leaves no choice.
+    /// Returns what a request leaves that was allocated these cards: no choice.
     pub(super) fn given(cards: CardCounts) -> Self {
         Self {
             choices: vec![cards],
@@ -71,13 +72,13 @@ impl RequestAsked {
 }
 
 impl Asked {
-    /// Whether any of it is for cards.
+    /// Whether any of the claims is for cards.
     pub fn is_for_cards(&self) -> bool {
         !self.requests.is_empty()
     }
 
-    /// The same, with what is requested as resources that classes provide, of which some was `given` already; `unclear` says why that
-    /// can't be said of some.
+    /// Adds what the pod requests as resources that classes provide. `given` is the part of it that was allocated already; `unclear` says
+    /// why the cards of some of it can't be said.
     #[must_use]
     pub fn and_provided(
         mut self,
@@ -97,7 +98,7 @@ impl Asked {
         self
     }
 
-    /// Of claims that can't be charged: why.
+    /// Returns the answer for claims that can't be charged for this reason.
     pub fn unclear(why: String) -> Self {
         Self::kept_by(Obstacle::Unclear(why))
     }
@@ -110,22 +111,22 @@ impl Asked {
     }
 }
 
-/// What is asked for in all.
+/// The sum of what all claims of a pod ask for.
 #[derive(Debug, Default)]
 pub(super) struct Sum {
     /// What was allocated, claim by claim.
     pub(super) requests: Vec<RequestAsked>,
-    /// What is yet to be.
+    /// What is still to be allocated.
     pub(super) asked_for: Vec<RequestAsked>,
     pub(super) devices: i64,
-    /// Why it is not known what it is for, where it is not.
+    /// Why it is not known which cards the devices are, where that is so.
     pub(super) unknown: Option<String>,
     /// The first claim that another pod pays for.
     paid_by_another: Option<Box<str>>,
 }
 
 impl Sum {
-    /// Another pod pays for a claim, which matters where it is for cards.
+    /// Notes that another pod pays for a claim. That matters only where the claim is for cards.
     pub(super) fn note_paid(&mut self, claim: &str, is_for_cards: bool) {
         if is_for_cards {
             self.paid_by_another.get_or_insert_with(|| claim.into());
@@ -141,7 +142,7 @@ impl Sum {
         }
         let allocated = !self.requests.is_empty() && self.asked_for.is_empty();
         for request in self.asked_for {
-            // What leaves the same cards, and prefers none, gets them alike.
+            // Requests that leave the same cards and prefer none of them get the same cards.
             let alike = self.requests.iter_mut().find(|other| are_alike(other, &request));
             let Some(alike) = alike else {
                 self.requests.push(request);

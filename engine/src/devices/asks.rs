@@ -15,32 +15,32 @@ use super::selection::Unselected;
 use super::{Cards, ClaimKey, Devices, Provided};
 use crate::steps::Steps;
 
-/// Of so many sets of cards it is remembered how many a node has.
+/// The most sets of cards for which it is remembered how many a node has.
 const MOST_ALL: usize = 1024;
 
-/// What a pod names: its own name of it, and the claim's; none while that is not made.
+/// A claim that a pod names: the pod's own name for it, and the claim's name; none while the claim is not made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
-    /// As the pod calls it.
+    /// The pod's name for the claim.
     pub name: Box<str>,
-    /// The claim.
+    /// The claim's name.
     pub claim: Option<Box<str>>,
-    /// Whether other pods may name it too.
+    /// Whether other pods may name the claim too.
     pub shared: bool,
 }
 
 /// Why a request can't be said in cards.
 pub(super) enum Problem {
-    /// No device is there that it asks for: why, in words for the user.
+    /// No existing device is what the request asks for. The text says why, in words for the user.
     NoDevice(String),
     Unclear(String),
-    /// The steps were spent before that was known.
+    /// The steps were spent before the answer was known.
     Unevaluated,
 }
 
 impl Devices {
-    /// What the claims that a pod names come to, as far as that can be found with these steps; those that another pod pays for come to
-    /// nothing. `assigned` is the card that the pod was let in for: what it was given is that, where nobody publishes it at the moment.
+    /// Returns what the claims that a pod names come to, as far as these steps suffice. Claims that another pod pays for come to nothing.
+    /// `assigned` is the card that the pod was let in for: an allocated device that no driver publishes at the moment counts as that card.
     pub fn asked_by(
         &mut self,
         namespace: &str,
@@ -68,7 +68,7 @@ impl Devices {
                 };
                 return Asked::kept_by(Obstacle::Missing(why));
             };
-            // A pod may call one claim by several names.
+            // A pod may name one claim several times.
             if !seen.insert(&**claim) {
                 continue;
             }
@@ -90,7 +90,7 @@ impl Devices {
             if let Some(why) = &asked.unclear {
                 return Asked::kept_by(Obstacle::Unclear(format!("claim {name} ({claim}), {why}")));
             }
-            // Those that another pays for count as well: it may go, and this one pay.
+            // Claims that another pod pays for count as well: that pod may go, and then this one pays.
             choices += bounds::choices_of(&asked.requests);
             if let Some(why) = bounds::too_many_choices(choices) {
                 return Asked::kept_by(Obstacle::Unclear(format!("up to claim {name} ({claim}), {why}")));
@@ -107,8 +107,8 @@ impl Devices {
         sum.asked()
     }
 
-    /// Whether any claim that a pod names asks for a device, be it a card or not: one may be there that asks for none. Where claims are not
-    /// to be seen, any may.
+    /// Whether any claim that a pod names asks for a device, card or not; an existing claim may ask for none. Where the API server shows no
+    /// claims, any claim may ask for one.
     pub fn ask_for_any(&self, namespace: &str, named: &[Named]) -> bool {
         if self.has_no_claims {
             return !named.is_empty();
@@ -118,7 +118,7 @@ impl Devices {
         known.any(|claim| !claim.spec.devices.requests.is_empty())
     }
 
-    /// What those claims that a pod names say that nothing was allocated to.
+    /// Returns the specs of the claims that a pod names and that no devices were allocated to.
     pub(super) fn not_allocated<'d>(
         &'d self,
         namespace: &'d str,
@@ -132,7 +132,8 @@ impl Devices {
         open.map(|claim| &claim.spec)
     }
 
-    /// The cards that were allocated for some of a claim's requests; none where nothing is, or where a device is not known any more.
+    /// Returns the cards that were allocated for some of a claim's requests; none where nothing is allocated, or where a device is not known
+    /// any more.
     pub(super) fn allocated_for(
         &self,
         claim: &ResourceClaim,
@@ -154,8 +155,8 @@ impl Devices {
         Some(cards)
     }
 
-    /// The cards that the claim was allocated which the scheduler made for what a pod requests by resources that classes provide, by
-    /// resource; of those alone of which all devices are known.
+    /// Returns, by resource, the cards that were allocated to the claim which the scheduler made for the resources of classes that a pod
+    /// requests. Resources of which some device is not known are left out.
     pub fn given(
         &self,
         namespace: &str,
@@ -179,8 +180,8 @@ impl Devices {
         given.collect()
     }
 
-    /// What a request leaves; none where it is for other devices, or only looks at them. Alternatives that no device is there for
-    /// are passed over, as by the scheduler.
+    /// Returns what a request leaves; none where it is for other devices than cards, or only looks at devices (admin access). Alternatives
+    /// for which no device exists are passed over, as the scheduler does.
     pub(super) fn request(&mut self, request: &Request, steps: &Steps) -> Result<Option<RequestAsked>, Problem> {
         let forms = request.exactly.iter().chain(&request.first_available);
         let forms: Vec<_> = forms.filter(|form| !form.admin_access).collect();
@@ -219,8 +220,8 @@ impl Devices {
         }))
     }
 
-    /// The cards that a form's selectors leave; none where they leave other devices alone. Those that several nodes reach are left too,
-    /// where nodes have others of their own: the scheduler may give them (`cluster/choice.rs`).
+    /// Returns the cards that a form's selectors leave; none where they leave only other devices. Devices that several nodes reach are left
+    /// too, where nodes also have such devices of their own: the scheduler may give them (`cluster/choice.rs`).
     pub(super) fn form(&mut self, form: &SubRequest, steps: &Steps) -> Result<Cards, Problem> {
         let class = self.classes.get(&form.device_class_name);
         let Some(class) = class.map(|(class, _)| Arc::clone(class)) else {
@@ -235,7 +236,7 @@ impl Devices {
         let reach = |model: &&Arc<Model>| self.inventory.reach_of(model);
         let is_of_nodes = of_cards().any(|model| reach(&model).0);
         let mut apart = of_cards().filter(|model| reach(model).1);
-        // How many are all of them would depend on the node that is taken, and on who takes one first.
+        // How many "all of them" are would depend on the node that is taken, and on which claim takes a device first.
         if let Some(model) = apart.next().filter(|_| !is_of_nodes || form.count().is_none()) {
             return Err(Problem::Unclear(format!(
                 "it selects devices of {} that several nodes reach, and Cardgate counts those of one node: select such by other \
@@ -246,7 +247,7 @@ impl Devices {
         Ok(of_cards().filter_map(|model| model.card.clone()).collect())
     }
 
-    /// What a form leaves, by the cards' names; none where that is other devices.
+    /// Returns what a form leaves, ordered by the cards' names; empty where it leaves only other devices.
     fn choices(&mut self, form: &SubRequest, steps: &Steps) -> Result<Vec<CardCounts>, Problem> {
         let cards = self.form(form, steps)?;
         match form.count() {
@@ -280,9 +281,9 @@ impl Devices {
         })
     }
 
-    /// What a class provides as a resource that pods may request.
+    /// Returns the cards that a class provides as a resource that pods may request.
     pub(super) fn provided_by(&mut self, class: &DeviceClass) -> Provided {
-        // Administrators write classes.
+        // No step limit: administrators write classes.
         let name = class.metadata.name.as_deref().unwrap_or_default();
         match self.select(class, &[], &Steps::new(u64::MAX)) {
             Ok(models) if models.is_empty() => {
@@ -296,8 +297,8 @@ impl Devices {
         }
     }
 
-    /// All of these cards that one node has: of each the most that any has which has the same of them. Who `tolerates` anything may get
-    /// what is kept from others. Found again when nodes have other cards.
+    /// Returns all of these cards that one node has. For nodes with the same set of these cards, that is the most of each card that any of
+    /// them has. A claim that `tolerates` taints may get devices that are kept from others. Computed again when nodes have other cards.
     fn all_of(&mut self, cards: Cards, tolerates: bool) -> Vec<CardCounts> {
         let version = self.rooms.version();
         let key = (cards, tolerates);
@@ -317,7 +318,7 @@ impl Devices {
         }
         let all: Vec<_> = most.into_values().filter(|counts| !counts.is_empty()).collect();
         self.all.retain(|_, (of, _)| *of == version);
-        // Whoever claims chooses what is asked for: it is found again.
+        // Tenants choose the keys, so the memory is bounded; a forgotten answer is found again.
         if self.all.len() >= MOST_ALL {
             self.all.clear();
         }
@@ -326,7 +327,7 @@ impl Devices {
     }
 }
 
-/// How many devices were allocated to a claim, or are asked for by number: of alternatives by the first.
+/// Returns how many devices were allocated to a claim, or else how many it asks for by number; of alternatives, the first counts.
 fn devices_of(claim: &ResourceClaim) -> i64 {
     if let Some(allocation) = &claim.status.allocation {
         let results = allocation.devices.results.iter().filter(|device| !device.admin_access);

@@ -1,4 +1,5 @@
-//! How much claims may ask to be evaluated: tenants write their selectors, each of which is read, and judged for every kind of device.
+//! Limits on what claims may ask to be evaluated. Tenants write their selectors, and each selector is read and judged for every kind of
+//! device.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -8,15 +9,15 @@ use crds::dra::{ClaimSpec, Constraint, DeviceToleration, Selector, SubRequest};
 
 use super::asked::RequestAsked;
 
-/// The steps in which selectors of one namespace's claims are read and evaluated in one round, or those of one pod where somebody asks what
-/// its claims would come to: some ten milliseconds. What is left of them is gone on with in the next round.
+/// The steps for reading and evaluating selectors of one namespace's claims in one round, or those of one pod when a user asks what its
+/// claims would come to: some ten milliseconds. Work that is left over goes on in the next round.
 pub const TURN: u64 = 1 << 18;
 
-/// The choices that the requests of all claims of a pod may leave: for each form, each card that its selectors leave. Far more than a pod can be
-/// charged by.
+/// The most choices that the requests of all claims of a pod may leave together: for each form, each card that its selectors leave. This is
+/// far more than a pod can be charged by.
 const CHOICES: usize = 512;
 
-/// Why these claims, which one pod names, are not evaluated: what they ask for is too much, or too long, in all.
+/// Returns why the claims of one pod are not evaluated: what they ask for is too much, or too long, in all. Returns none where they are.
 pub(super) fn excess<'c>(claims: impl Iterator<Item = &'c ClaimSpec>) -> Option<String> {
     let mut tally = Tally::of(CLAIM_TERMS, CLAIM_TEXTS_LENGTH);
     let mut is_too_much = |text: usize| {
@@ -31,13 +32,13 @@ pub(super) fn excess<'c>(claims: impl Iterator<Item = &'c ClaimSpec>) -> Option<
     })
 }
 
-/// How many choices requests leave.
+/// Returns how many choices requests leave.
 pub(super) fn choices_of(requests: &[RequestAsked]) -> usize {
     let choices = requests.iter().flat_map(|request| &request.choices);
     choices.map(BTreeMap::len).sum()
 }
 
-/// Why requests are not charged that leave so many choices in all.
+/// Returns why requests with so many choices in all are not charged.
 pub(super) fn too_many_choices(count: usize) -> Option<String> {
     (count > CHOICES).then(|| {
         format!(
@@ -46,7 +47,7 @@ pub(super) fn too_many_choices(count: usize) -> Option<String> {
     })
 }
 
-/// The lengths of all that a claim says that is compared with devices: an empty one for each form, and those of what it consists of.
+/// Returns the lengths of all parts of a claim that are compared with devices: 0 for each form, and the lengths of its parts.
 fn terms(claim: &ClaimSpec) -> impl Iterator<Item = usize> {
     let requests = claim.devices.requests.iter();
     let forms = requests.flat_map(|request| request.exactly.iter().chain(&request.first_available));
@@ -82,7 +83,8 @@ fn of_attributes(constraint: &Constraint) -> usize {
     attributes.map(|attribute| attribute.len()).sum()
 }
 
-/// Cuts a claim that asks for too much by itself, which nobody is let in by: what is left is still too much, and no more than that is kept.
+/// Cuts a claim that asks for too much by itself, so that no pod is let in by it. What is left is just still too much, so no more than that
+/// is kept in memory.
 pub fn cut_excess(spec: &mut ClaimSpec) {
     if excess([&*spec].into_iter()).is_none() {
         return;

@@ -1,5 +1,5 @@
-//! Which card a device is: what the drivers of NVIDIA, AMD and Intel publish of their devices, read as the card's name that labels
-//! would give (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+//! Which card a device is. What the drivers of NVIDIA, AMD and Intel publish of their devices is read as the card name that labels would
+//! give (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use crds::keys::{NVIDIA_GPU, NVIDIA_MIG_PREFIX};
 
 /// NVIDIA's driver of GPUs.
 const NVIDIA: &str = "gpu.nvidia.com";
-/// AMD's.
+/// AMD's driver of GPUs.
 const AMD: &str = "gpu.amd.com";
-/// Intel's.
+/// Intel's driver of GPUs.
 const INTEL: &str = "gpu.intel.com";
 
-/// The resources by which AMD's and Intel's device plugins count.
+/// The resources by which AMD's and Intel's device plugins count cards.
 const AMD_GPU: &str = "amd.com/gpu";
 const INTEL_GPU: &str = "gpu.intel.com/xe";
 
 /// The card that a device is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceCard {
-    /// As pods and quotas name it.
+    /// The name that pods and quotas use.
     pub name: String,
     /// The resource by which such cards are counted, as where a device plugin hands them out.
     pub resource: String,
@@ -29,20 +29,20 @@ pub struct DeviceCard {
     pub kind: CardKind,
 }
 
-/// Drivers whose devices are cards because the configuration says so: by name, which of their attributes say what.
+/// Drivers whose devices are cards because the configuration says so: by driver name, which of their attributes say what.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Drivers(BTreeMap<String, CardDriver>);
 
 impl Drivers {
-    /// Those that a configuration names.
+    /// Returns the drivers that a configuration names.
     pub fn new(named: &[CardDriver]) -> Self {
         Self(named.iter().map(|of| (of.driver.clone(), of.clone())).collect())
     }
 }
 
 impl DeviceCard {
-    /// The card that a device of this driver is, by its attributes, whose names have no domain where that is the driver; none where it
-    /// is no card.
+    /// Returns the card that a device of this driver is, by its attributes; none where the device is no card. `attribute` takes names
+    /// without a domain where the domain is the driver.
     pub fn of<'a>(driver: &str, others: &Drivers, attribute: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
         let named = |name: &str| attribute(name).map(dashed).filter(|name| !name.is_empty());
         match driver {
@@ -55,7 +55,7 @@ impl DeviceCard {
                         kind: CardKind::Whole,
                     }),
                     "mig" => {
-                        // As the device plugin makes a resource's name of `1g.10gb+me`, which can't have a plus.
+                        // The device plugin makes resource names the same way: of `1g.10gb+me`, since a resource name can't have a plus.
                         let profile = named("profile")?.replace('+', ".");
                         Some(Self {
                             name: format!("{product}/mig-{profile}-mixed"),
@@ -110,7 +110,7 @@ impl DeviceCard {
 }
 
 impl DeviceCard {
-    /// The card of this name that a driver's device is, where nobody says what the device is.
+    /// Returns the card of this name for a driver's device of which no driver publishes what it is.
     pub fn named(driver: &str, others: &Drivers, name: &str) -> Option<Self> {
         let profile = name.rsplit_once("/mig-").map(|(_, rest)| rest);
         let profile = profile.and_then(|rest| rest.strip_suffix("-mixed"));
@@ -136,7 +136,7 @@ impl DeviceCard {
     }
 }
 
-/// A product's name as feature discovery writes it: without spaces.
+/// Returns a product's name as feature discovery writes it: with dashes for spaces.
 fn dashed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join("-")
 }

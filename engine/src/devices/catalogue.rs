@@ -1,4 +1,4 @@
-//! What claims ask for, by what is shown of cards alone (`CardType`): for whoever judges claims and watches no slices.
+//! What claims ask for, judged only by what `CardType` objects show of cards: for a component that judges claims and watches no slices.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ use crate::texts::TextPool;
 pub struct Catalogue {
     devices: Devices,
     texts: TextPool,
-    /// How many kinds of devices there are in it, each a slice of its own.
+    /// The number of kinds of devices in the catalogue; each is a slice of its own.
     count: usize,
     /// Cards of which not all kinds of devices are shown.
     cut: BTreeSet<String>,
@@ -32,18 +32,19 @@ pub struct Catalogue {
 /// Why it is not known which cards a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unknown {
-    /// There is no such class.
+    /// The class does not exist.
     Class(String),
-    /// A selector that Cardgate does not evaluate: which, and why.
+    /// A selector is not evaluated by Cardgate: which selector, and why.
     Selector(String),
-    /// None of the devices that are known of its class, which are all that there are, in words for whoever wrote it.
+    /// No device of the class satisfies the request, and all devices of the class are known. The text is for the user.
     None(String),
-    /// It selects by what is not known of the devices, or none of those that are known; or the steps were spent before that was found.
+    /// The request selects by something that is not known of the devices, or selects none of the known devices; or the steps were spent
+    /// before the answer was found.
     Devices,
 }
 
 impl Catalogue {
-    /// Of nothing yet, where these drivers' devices are cards because the configuration says so.
+    /// Returns an empty catalogue, in which these drivers' devices are cards because the configuration says so.
     pub fn new(drivers: &[CardDriver]) -> Self {
         let mut catalogue = Self::default();
         catalogue.devices.set_drivers(Drivers::new(drivers));
@@ -74,8 +75,8 @@ impl Catalogue {
         self.devices.apply_class(class, 0);
     }
 
-    /// The cards that each request of a claim asks for, by the request's name, as far as that can be found with these steps; none where it
-    /// is for other devices, or looks at them alone.
+    /// Returns the cards that each request of a claim asks for, by the request's name, as far as these steps suffice; no cards where the
+    /// request is for other devices, or only looks at them.
     pub fn requests<'s>(
         &mut self,
         spec: &'s ClaimSpec,
@@ -121,28 +122,28 @@ impl Catalogue {
         };
         let tells_apart = self.tells_devices_apart(class, form, steps);
         let of_class = self.devices.select(class, &[], steps);
-        // A class of which nothing is known may be one of other devices.
+        // A class of which no device is known may be a class of other devices.
         !tells_apart && self.cut.is_empty() && of_class.is_ok_and(|models| !models.is_empty()) && !steps.are_spent()
     }
 
-    /// Whether a form may ask for what each device has of its own; so where the steps are spent before that is found.
+    /// Whether a form may ask for what each device has of its own. Also true where the steps are spent before that is found.
     fn tells_devices_apart(&self, class: &DeviceClass, form: &SubRequest, steps: &Steps) -> bool {
         let expressions = self.devices.expressions(class, &form.selectors, steps);
         expressions.is_none_or(|expressions| self.devices.selections.tell_devices_apart(&expressions, steps))
     }
 
-    /// Whether the devices of a card are all known.
+    /// Whether all devices of a card are known.
     pub fn knows_all_of(&self, card: &str) -> bool {
         !self.cut.contains(card)
     }
 }
 
-/// Why Cardgate does not evaluate an expression, in words for whoever wrote it; none where it does.
+/// Returns why Cardgate does not evaluate an expression, in words for its author; none where Cardgate evaluates it.
 pub fn not_evaluated(expression: &str) -> Option<String> {
     Selector::read(expression).err().map(|error| error.to_string())
 }
 
-/// What is shown of the devices of one kind.
+/// Returns what is shown of the devices of one model.
 pub fn shown(model: &Model) -> CardDevice {
     let attributes = model.attributes.iter().map(|(name, value)| {
         let mut shown = CardDeviceAttribute::default();
@@ -151,7 +152,7 @@ pub fn shown(model: &Model) -> CardDevice {
             Attribute::Int(value) => shown.int = Some(*value),
             Attribute::Text(text) => shown.string = Some(text.to_string()),
             Attribute::Version(text) => shown.version = Some(text.to_string()),
-            // That it is there, and not what is in it.
+            // A list is shown only by its name, not by its content.
             Attribute::List(_) => {}
         }
         (name.to_string(), shown)
@@ -166,7 +167,7 @@ pub fn shown(model: &Model) -> CardDevice {
     }
 }
 
-/// A slice of one such device.
+/// Returns a slice with one such device.
 fn slice_of(device: &CardDevice, number: usize) -> ResourceSlice {
     let attribute = |shown: &CardDeviceAttribute| AttributeValue {
         bool: shown.bool,

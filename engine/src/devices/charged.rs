@@ -8,9 +8,9 @@ use crate::alternative::combine;
 /// Cards by name, and how many of each.
 pub type Charged<'c> = BTreeMap<&'c str, i64>;
 
-/// Leaves of each request the forms by which all of them together come to what is charged, so many of each card: the scheduler gives fewer
-/// only where it finds no more. Leaves all of them where none do, as where part of it was given already, or where a form selects several
-/// cards. `card_of` says which card a device is.
+/// Keeps, in each request, the forms by which all requests together come to exactly what is charged: so many of each card. (The scheduler
+/// gives fewer only where it finds no more.) Keeps all forms where no combination does, as where part of it was given already, or where a
+/// form selects several cards. `card_of` returns which card a device is.
 pub(super) fn keep_charged<'r>(
     requests: &mut [Wanted],
     card_of: impl Fn(usize) -> Option<&'r str>,
@@ -25,7 +25,7 @@ pub(super) fn keep_charged<'r>(
         for (index, form) in request.forms.iter().enumerate() {
             let cards: BTreeSet<_> = form.of.iter().map(|device| card_of(*device)).collect();
             match Vec::from_iter(cards)[..] {
-                // Nobody is given what is not there.
+                // A form without devices can't be given.
                 [] => {}
                 [card] => forms.push((index, card, count_of(form))),
                 _ => return,
@@ -65,7 +65,7 @@ fn count_of(form: &Form) -> i64 {
 mod tests {
     use super::*;
 
-    /// Requests with forms of so many of one of these devices: 0 and 1 are cards `A`, 2 and 3 are `B`, 4 is none.
+    /// Requests with forms `(devices, count)`. Devices 0 and 1 are cards `A`, devices 2 and 3 are cards `B`, device 4 is no card.
     fn kept(requests: &[&[(&[usize], usize)]], charged: &[(&'static str, i64)]) -> Vec<Vec<usize>> {
         let form = |(of, count): &(&[usize], usize)| Form {
             of: of.to_vec(),
@@ -94,13 +94,13 @@ mod tests {
             kept(&[&[(a, 2), (a, 1)], &[(b, 1)]], &[("A", 2), ("B", 1)]),
             [vec![2], vec![1]]
         );
-        // Either of them may be the larger one.
+        // Either request may take the larger form.
         assert_eq!(
             kept(&[&[(a, 2), (a, 1)], &[(a, 2), (a, 1)]], &[("A", 3)]),
             [[2, 1], [2, 1]]
         );
         assert_eq!(kept(&[&[(a, 2), (b, 1)]], &[("B", 1)]), [[1]]);
-        // What is no card is charged to nobody.
+        // Devices that are no cards are not charged.
         assert_eq!(kept(&[&[(a, 2), (a, 1)], &[(other, 1)]], &[("A", 2)]), [[2], [1]]);
     }
 

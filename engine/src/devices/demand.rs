@@ -1,4 +1,4 @@
-//! What a pod's claims ask of the devices of one node, as far as nothing was allocated for them yet; and whether a node has it.
+//! What a pod's unallocated claims ask of the devices of one node, and whether a node has it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,28 +20,28 @@ use crate::steps::Steps;
 /// What a pod asks of devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct DeviceDemand {
-    /// Of each claim that is not allocated.
+    /// One entry for each claim that is not allocated.
     pub claims: Box<[ClaimDemand]>,
-    /// The node that has what was allocated of the others.
+    /// The node with the devices that were allocated to the other claims.
     pub at: Option<Arc<str>>,
 }
 
 /// What one claim asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ClaimDemand {
-    /// Which claim it is, where several pods may name it: what they ask for is asked for once.
+    /// The claim, where several pods may name it: its devices are then asked for once for all of them.
     pub shared: Option<ClaimKey>,
-    /// The resource, where it is no claim yet, but a resource that a class provides.
+    /// The resource, where this is no claim yet but a resource that a class provides.
     pub provided: Option<ResourceId>,
     wanted: Arc<DevicesWanted>,
 }
 
-/// What is asked for, with its hash: of a claim that many pods name it is there once, and looked at once.
+/// What is asked for, with its hash. A claim that many pods name has it once, and it is looked at once.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DevicesWanted {
     requests: Box<[RequestDemand]>,
     ties: Box<[TieDemand]>,
-    /// The models of devices on which one of its selectors fails.
+    /// The models of devices on which one of the selectors fails.
     fails_on: Box<[Arc<Model>]>,
     hash: u64,
 }
@@ -66,12 +66,12 @@ impl Hash for DevicesWanted {
     }
 }
 
-/// What a pod's claims are to be met by, beside what they ask for.
+/// What else limits the devices that may meet a pod's claims.
 #[derive(Debug, Default, Clone)]
 pub struct Meant<'c> {
-    /// Of cards, by these alone.
+    /// If set, only these cards may be used.
     pub cards: Option<&'c BTreeSet<&'c str>>,
-    /// By the alternatives that come to this.
+    /// If set, only the alternatives that come to this charge may be used.
     pub charged: Option<Charged<'c>>,
 }
 
@@ -82,12 +82,12 @@ struct RequestDemand {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct FormDemand {
-    /// Those of its class, and its own.
+    /// The selectors of the form's class, and the form's own.
     selectors: Box<[Expression]>,
-    /// How many; none for all that a node has.
+    /// How many devices; none for all that a node has.
     count: Option<usize>,
     tolerations: Box<[DeviceToleration]>,
-    /// The ties of the claim that hold for it, by their number.
+    /// The ties of the claim that hold for this form, by their numbers.
     ties: Box<[u16]>,
 }
 
@@ -98,8 +98,8 @@ struct TieDemand {
 }
 
 impl Devices {
-    /// What the claims that a pod names ask for of cards, as it was found when it was read what they come to; none where they ask for none,
-    /// or that was not found.
+    /// Returns what the claims that a pod names ask for in cards, as found when it was last read what they come to; none where they ask for
+    /// no cards, or where that was not found.
     pub fn demand_of(&self, namespace: &str, named: &[Named]) -> Option<DeviceDemand> {
         if bounds::excess(self.not_allocated(namespace, named)).is_some() {
             return None;
@@ -124,7 +124,7 @@ impl Devices {
         (demand != DeviceDemand::default()).then_some(demand)
     }
 
-    /// What so many devices are that are requested by a resource which a class provides.
+    /// Returns what a pod asks for that requests so many devices by a resource which a class provides.
     pub fn provided_demand(&self, resource: ResourceId, name: &str, count: i64) -> Option<ClaimDemand> {
         let (class, _) = self.classes.get(self.provider_of(name)?)?;
         let form = SubRequest {
@@ -132,7 +132,7 @@ impl Devices {
             count: Some(count),
             ..SubRequest::default()
         };
-        // Administrators write classes.
+        // No step limit: administrators write classes.
         let steps = Steps::new(u64::MAX);
         let selectors = self.expressions(class, &[], &steps)?;
         let fails_on = self.fails_on([&form].into_iter(), &steps);
@@ -146,14 +146,14 @@ impl Devices {
         })
     }
 
-    /// The node that has what was allocated to a claim.
+    /// Returns the node with the devices that were allocated to a claim.
     fn node_of(&self, claim: &ResourceClaim) -> Option<Arc<str>> {
         let allocation = claim.status.allocation.as_ref()?;
         let mut held = allocation.devices.results.iter().filter(|result| !result.admin_access);
         held.find_map(|result| self.inventory.node_of(&result.driver, &result.pool, &result.device))
     }
 
-    /// What a claim asks of the devices of one node, as far as that is for cards.
+    /// Returns what a claim asks of the devices of one node, as far as it is for cards.
     pub(super) fn wanted_by(&self, claim: &ResourceClaim, steps: &Steps) -> DevicesWanted {
         let devices = &claim.spec.devices;
         let ties = devices.constraints.iter().filter_map(|constraint| {
@@ -188,7 +188,7 @@ impl Devices {
         DevicesWanted::new(requests, ties.into_iter().map(|(_, tie)| tie).collect(), fails_on)
     }
 
-    /// The models of devices on which a selector of these forms fails.
+    /// Returns the models of devices on which a selector of these forms fails.
     fn fails_on<'f>(&self, forms: impl Iterator<Item = &'f SubRequest>, steps: &Steps) -> Box<[Arc<Model>]> {
         let mut failing = BTreeSet::new();
         for form in forms {
@@ -201,14 +201,14 @@ impl Devices {
         failing.into_iter().collect()
     }
 
-    /// Whether these selectors leave any card. What can't be evaluated is told where it is charged.
+    /// Whether these selectors leave any card. Selectors that can't be evaluated are reported where the claim is charged.
     fn are_for_cards(&self, selectors: &[Expression], steps: &Steps) -> bool {
         let selected = self.selections.select(selectors, &self.inventory, steps);
         selected.is_ok_and(|models| models.iter().any(|model| model.card.is_some()))
     }
 
-    /// Whether a node's devices suffice for the claims of all these pods at once, if `freed` held nothing; by number alone where that takes more than
-    /// the steps.
+    /// Whether a node's devices suffice for the claims of all these pods at once, if the claims in `freed` held nothing. Where finding out
+    /// takes more than the steps, only the number of devices counts.
     pub fn suffice<'d>(
         &self,
         room: Option<&Room>,
@@ -274,7 +274,7 @@ impl Devices {
                 let of: Vec<_> = selected.iter().copied().filter(is_free).collect();
                 let count = match form.count {
                     Some(count) => count,
-                    // All that there are, and no fewer.
+                    // All devices that there are, and no fewer.
                     None if of.len() == selected.len() && !of.is_empty() => of.len(),
                     None => return None,
                 };
@@ -285,19 +285,19 @@ impl Devices {
         }
     }
 
-    /// Whether a device satisfies a selector; those that can't be judged any more do.
+    /// Whether a device satisfies a selector. A device that can't be judged any more counts as satisfying it.
     fn satisfies(&self, selector: &Expression, device: &Device, steps: &Steps) -> bool {
         self.selections.satisfies(selector, device, steps).unwrap_or(true)
     }
 }
 
 impl ClaimDemand {
-    /// Whether one of its selectors fails on any device that there is.
+    /// Whether one of the claim's selectors fails on any existing device.
     pub fn may_fail(&self) -> bool {
         !self.wanted.fails_on.is_empty()
     }
 
-    /// Whether one of its selectors fails on any device of a node.
+    /// Whether one of the claim's selectors fails on any device of a node.
     pub fn fails_in(&self, room: &Room) -> bool {
         let fails = |device: &Device| self.wanted.fails_on.contains(&device.model);
         self.may_fail() && room.lots.iter().any(|lot| fails(&lot.device))
@@ -321,7 +321,7 @@ impl FormDemand {
     }
 }
 
-/// Whether a constraint holds for a form of a request: it names none, the request, or that form of it.
+/// Whether a constraint holds for a form of a request: the constraint names no request, or names this request or this form of it.
 fn is_tied(constraint: &Constraint, request: &Request, form: &SubRequest) -> bool {
     let names = |named: &str| match named.split_once('/') {
         Some((of, part)) => *of == *request.name && *part == *form.name,
@@ -334,7 +334,7 @@ impl TieDemand {
     fn of(&self, room: &Room) -> Tie {
         let value_of = |lot: usize| room.lots[lot].device.attribute(&self.attribute);
         let lots = 0..room.lots.len();
-        // What lists have in common the scheduler says.
+        // What lists have in common is left to the scheduler.
         if lots
             .clone()
             .any(|lot| matches!(value_of(lot), Some(Attribute::List(_))))

@@ -1,15 +1,15 @@
-//! What is missing where claims come to nothing, in words for whoever wrote them.
+//! What is missing where claims come to nothing, in words for the claims' authors.
 
 use crds::dra::{DeviceClass, Selector, SubRequest};
 
 use super::Devices;
 use crate::steps::Steps;
 
-/// So much of a selector is repeated.
+/// The most characters of a selector that a message repeats.
 const MOST_SHOWN: usize = 200;
 
 impl Devices {
-    /// Why a form selects no device, in words for the user: the class, or the first of its own selectors that leaves none.
+    /// Returns why a form selects no device, in words for the user: the class, or the first of the form's selectors that leaves no device.
     pub(super) fn why_none(&self, class: &DeviceClass, form: &SubRequest, steps: &Steps) -> String {
         let name = class.metadata.name.as_deref().unwrap_or_default();
         let of_class = self.select(class, &[], steps).unwrap_or_default();
@@ -36,12 +36,12 @@ impl Devices {
     }
 }
 
-/// What a pod is told of a claim that it calls so, and that is to be made from a template.
+/// Returns what a pod is told of a claim that it calls by this name and that is to be made from a template.
 pub(super) fn not_made(name: &str) -> String {
     format!("claim {name}: Kubernetes has not made it from its template yet")
 }
 
-/// What a pod is told of a claim that it calls so, and names.
+/// Returns what a pod is told of a claim that it calls by this name and that does not exist.
 pub(super) fn not_there(name: &str, claim: &str) -> String {
     format!("claim {name}: there is no ResourceClaim {claim} in the pod's namespace yet")
 }

@@ -1,4 +1,4 @@
-//! What devices say of themselves: what those of one model have in common, and what each has of its own.
+//! What devices say of themselves: what the devices of one model have in common, and what each has of its own.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,15 +20,15 @@ pub enum Attribute {
     Text(Arc<str>),
     /// A semantic version.
     Version(Arc<str>),
-    /// Several of one kind.
+    /// Several values of one kind.
     List(Box<[Attribute]>),
 }
 
 /// Attributes, by domain and name (`gpu.nvidia.com/productName`).
 pub type Attributes = BTreeMap<Arc<str>, Attribute>;
 
-/// Names of attributes that tell one device from the next: models don't differ in them. One that is not listed here costs a model for
-/// each of its values.
+/// Names of attributes that tell one device from the next: models don't differ in them. Any other attribute that differs between devices
+/// costs a model for each of its values.
 const OWN: [&str; 17] = [
     "uuid",
     "uid",
@@ -49,18 +49,18 @@ const OWN: [&str; 17] = [
     "numaNode",
 ];
 
-/// What devices have in common that are alike.
+/// What devices that are alike have in common.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Model {
-    /// Whose devices these are.
+    /// The driver that publishes the devices.
     pub driver: Arc<str>,
-    /// Those in which they do not differ.
+    /// The attributes in which the devices do not differ.
     pub attributes: Attributes,
     /// Quantities, by domain and name.
     pub capacity: BTreeMap<Arc<str>, Arc<str>>,
-    /// The card that they are; none where they are no cards.
+    /// The card that the devices are; none where they are no cards.
     pub card: Option<Arc<DeviceCard>>,
-    /// Whether several claims may have one at once.
+    /// Whether several claims may have one of the devices at once.
     pub is_shared: bool,
 }
 
@@ -76,7 +76,7 @@ pub fn own_names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Model {
-    /// The model of a device, and what the device has of its own.
+    /// Returns the model of a device, and what the device has of its own.
     pub fn of(driver: &str, drivers: &Drivers, device: &Device, pool: &mut TextPool) -> (Self, Attributes) {
         let mut model = Self {
             driver: pool.get(driver),
@@ -99,7 +99,7 @@ impl Model {
         (model, own)
     }
 
-    /// The card that a device of this model is, with these drivers known.
+    /// Returns the card that a device of this model is, if these drivers are known.
     fn card_by(&self, drivers: &Drivers, own: &Attributes) -> Option<Arc<DeviceCard>> {
         let text = |name: &str| {
             let qualified = if name.contains('/') {
@@ -113,7 +113,7 @@ impl Model {
         DeviceCard::of(&self.driver, drivers, text).map(Arc::new)
     }
 
-    /// The model of a device of this one, with other drivers known; none where it is this one.
+    /// Returns the model that a device of this model has with these drivers known; none where it stays this one.
     pub fn with_drivers(&self, drivers: &Drivers, own: &Attributes) -> Option<Self> {
         let card = self.card_by(drivers, own);
         (card != self.card).then(|| Self { card, ..self.clone() })
@@ -158,7 +158,7 @@ fn read(value: &AttributeValue, pool: &mut TextPool) -> Option<Attribute> {
     (!list.is_empty()).then(|| Attribute::List(list.into()))
 }
 
-/// A name with its domain: where it has none, that is the driver.
+/// Returns a name with its domain; where it has none, the domain is the driver.
 fn qualified(driver: &str, name: &str, pool: &mut TextPool) -> Arc<str> {
     if name.contains('/') {
         pool.get(name)
@@ -170,25 +170,25 @@ fn qualified(driver: &str, name: &str, pool: &mut TextPool) -> Arc<str> {
 /// A device as selectors see it: its model, and what it has of its own.
 #[derive(Debug, Clone, Copy)]
 pub struct Described<'d> {
-    /// What it has in common with others.
+    /// What the device has in common with others.
     pub model: &'d Model,
-    /// What it has of its own; none where no selector asks for it.
+    /// What the device has of its own; none where no selector asks for it.
     pub own: Option<&'d Attributes>,
 }
 
 impl<'d> Described<'d> {
-    /// Whose device it is.
+    /// Returns the driver that publishes the device.
     pub fn driver(&self) -> &'d str {
         &self.model.driver
     }
 
-    /// All attributes, with their domains.
+    /// Returns all attributes, with their domains.
     pub fn attributes(&self) -> impl Iterator<Item = (&'d str, &'d Attribute)> + use<'d> {
         let all = self.model.attributes.iter().chain(self.own.into_iter().flatten());
         all.map(|(name, value)| (&**name, value))
     }
 
-    /// All capacities, with their domains.
+    /// Returns all capacities, with their domains.
     pub fn capacity(&self) -> impl Iterator<Item = (&'d str, &'d str)> + use<'d> {
         self.model.capacity.iter().map(|(name, value)| (&**name, &**value))
     }

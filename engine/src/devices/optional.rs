@@ -1,24 +1,24 @@
-//! What Kubernetes' evaluator has beyond the one that is used here, put in its words: values that may be missing (`.?`, `[?]`), and
-//! domains that a device has nothing of, which are empty there and no mistake.
+//! Rewrites what Kubernetes' evaluator has beyond the one used here: values that may be missing (`.?`, `[?]`), and domains of which a device
+//! has nothing. In Kubernetes such a domain is empty and no error.
 
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, LiteralValue, SelectExpr};
 
-/// The field of a device with all domains of its attributes that an expression names, also those that it has nothing of.
+/// The field of a device with all domains of its attributes that an expression names, also domains of which the device has nothing.
 pub const ATTRIBUTES_OR_NONE: &str = "attributes or none";
-/// The same of capacities.
+/// The same for capacities.
 pub const CAPACITY_OR_NONE: &str = "capacity or none";
 
-/// What can't be put in such words, as users are told.
+/// What can't be rewritten, as users are told.
 pub struct Unsupported(pub String);
 
-/// A value that may be missing: when it is there, and what it is then.
+/// A value that may be missing: the condition under which it is there, and the value.
 struct Maybe {
     is_there: IdedExpr,
     value: IdedExpr,
 }
 
-/// The same expression in words that can be evaluated.
+/// Returns the same expression in terms that the evaluator used here knows.
 pub fn put(expression: IdedExpr) -> Result<IdedExpr, Unsupported> {
     let IdedExpr { id, expr } = expression;
     let expr = match expr {
@@ -91,7 +91,7 @@ fn put_call(id: u64, mut call: CallExpr) -> Result<IdedExpr, Unsupported> {
     Ok(ided(id, Expr::Call(call)))
 }
 
-/// Whether an expression may have no value. What is selected of such a one may have none either.
+/// Whether an expression may have no value. A field selected from such an expression may have none either.
 fn is_maybe(expression: &IdedExpr) -> bool {
     match &expression.expr {
         Expr::Call(call) => matches!(&*call.func_name, "_?._" | "_[?_]"),
@@ -114,7 +114,7 @@ fn maybe(expression: IdedExpr) -> Result<Maybe, Unsupported> {
                 return field_of(operand, &text);
             }
             let Maybe { is_there, value } = whole(operand)?;
-            // What a device has nothing of is there, and empty, where it is looked up.
+            // A domain of which a device has nothing is there, and empty, where it is looked up.
             let found = called("@in", vec![key.clone(), value.clone()]);
             Ok(Maybe {
                 is_there: called("_&&_", vec![is_there, found]),
@@ -143,7 +143,7 @@ fn field_of(operand: IdedExpr, field: &str) -> Result<Maybe, Unsupported> {
     })
 }
 
-/// An operand that may be missing itself, or may not.
+/// Rewrites an operand that may or may not be missing itself.
 fn whole(operand: IdedExpr) -> Result<Maybe, Unsupported> {
     if is_maybe(&operand) {
         return maybe(operand);

@@ -1,4 +1,4 @@
-//! What one claim comes to, whoever names it: found once for all pods that do, and again when devices or classes have changed.
+//! What one claim comes to, whichever pod names it: found once for all pods that name it, and again when devices or classes have changed.
 
 use std::sync::Arc;
 
@@ -10,35 +10,35 @@ use super::demand::DevicesWanted;
 use super::{ClaimKey, Devices, bounds};
 use crate::steps::Steps;
 
-/// What it costs to look up what a claim comes to, in steps: thousands of pods may name the same claims, and each is read when one of these
-/// changes.
+/// The cost of looking up what a claim comes to, in steps. Thousands of pods may name the same claims, and each pod is read when one of
+/// these claims changes.
 const LOOKUP: usize = 8;
 
 /// A claim, as it was seen last.
 #[derive(Debug)]
 pub(super) struct KnownClaim {
     pub(super) claim: Arc<ResourceClaim>,
-    /// The list of all claims in which it was seen last.
+    /// The list of all claims in which this claim was last seen.
     pub(super) seen: u64,
-    /// Whether its devices come free once who names it is gone.
+    /// Whether the claim's devices come free once the pods that name it are gone.
     pub(super) ends_with_users: bool,
     given: Option<Found<CardCounts>>,
     asked: Option<Found<ClaimAsked>>,
 }
 
-/// What was found of a claim, and of which version of the devices.
+/// What was found of a claim, with the version of the devices for which it was found.
 type Found<T> = (u64, Arc<T>);
 
 /// What a claim asks for.
 #[derive(Debug, Default)]
 pub(super) struct ClaimAsked {
-    /// What its requests leave, as far as they are for cards.
+    /// What the claim's requests leave, as far as they are for cards.
     pub(super) requests: Vec<RequestAsked>,
-    /// The first of them that no device is there for, and why.
+    /// The first request for which no device exists, and why.
     pub(super) unknown: Option<String>,
-    /// Which of them can't be said in cards, and why.
+    /// The request that can't be said in cards, and why.
     pub(super) unclear: Option<String>,
-    /// What it asks of the devices of one node.
+    /// What the claim asks of the devices of one node.
     pub(super) wanted: Arc<DevicesWanted>,
 }
 
@@ -54,15 +54,15 @@ impl KnownClaim {
     }
 }
 
-/// What was found of this version.
+/// Returns what was found for this version.
 fn found_of<T>(found: Option<&Found<T>>, version: u64) -> Option<Arc<T>> {
     let (_, found) = found.filter(|(of, _)| *of == version)?;
     Some(Arc::clone(found))
 }
 
 impl Devices {
-    /// The cards that were allocated to a claim; none where nothing is, or where a device is not known any more. `assigned` is the card that
-    /// its pod was let in for: such a device is that.
+    /// Returns the cards that were allocated to a claim; none where nothing is allocated, or where a device is not known any more.
+    /// `assigned` is the card that the claim's pod was let in for: an unknown device counts as that card.
     pub(super) fn allocated(&mut self, key: &ClaimKey, assigned: Option<&str>) -> Option<Arc<CardCounts>> {
         let version = self.version;
         let known = self.claims.get(key)?;
@@ -70,7 +70,7 @@ impl Devices {
             return Some(given);
         }
         let claim = Arc::clone(&known.claim);
-        // What depends on the pod is not remembered.
+        // An answer that depends on the pod is not remembered.
         let Some(given) = self.allocated_for(&claim, |_| true, None).map(Arc::new) else {
             return self.allocated_for(&claim, |_| true, assigned).map(Arc::new);
         };
@@ -80,7 +80,7 @@ impl Devices {
         Some(given)
     }
 
-    /// What a claim asks for; none where it is not there, or the steps were spent before that was found.
+    /// Returns what a claim asks for; none where the claim does not exist, or the steps were spent before the answer was found.
     pub(super) fn asked_for(&mut self, key: &ClaimKey, steps: &Steps) -> Option<Arc<ClaimAsked>> {
         if steps.are_spent() {
             return None;
@@ -94,7 +94,7 @@ impl Devices {
             unclear: bounds::excess([&claim.spec].into_iter()),
             ..ClaimAsked::default()
         };
-        // Of one that asks for too much a part is kept, also where something was allocated to it.
+        // Of a claim that asks for too much only a part is kept, also where something was allocated to it.
         let requests = match asked.unclear {
             None => &claim.spec.devices.requests[..],
             Some(_) => &[],
@@ -120,7 +120,7 @@ impl Devices {
         }
         asked.wanted = Arc::new(self.wanted_by(&claim, steps));
         if steps.are_spent() {
-            // Of what it wants something may be missing.
+            // Part of what the claim wants may be missing.
             return None;
         }
         let asked = Arc::new(asked);
@@ -130,7 +130,7 @@ impl Devices {
         Some(asked)
     }
 
-    /// The same, where it was found already.
+    /// Returns what a claim asks for, if that was found already.
     pub(super) fn known_to_ask(&self, key: &ClaimKey) -> Option<Arc<ClaimAsked>> {
         found_of(self.claims.get(key)?.asked.as_ref(), self.version)
     }

@@ -1,4 +1,4 @@
-//! What each node has of devices, and which of them are free: kept as slices and claims change.
+//! What devices each node has, and which of them are free: kept up to date as slices and claims change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -14,31 +14,32 @@ use super::{Cards, ClaimKey};
 pub struct Lot {
     /// The device.
     pub device: Arc<Device>,
-    /// What it takes of the node's counters, by their number; none where a counter is missing, and then nobody gets it.
+    /// What the device takes from the node's counters, by the counters' numbers; none where a counter is missing, and then no claim gets the
+    /// device.
     takes: Option<Vec<(usize, i64)>>,
-    /// The claims that it is allocated to.
+    /// The claims that the device is allocated to.
     holders: Box<[ClaimKey]>,
 }
 
-/// What a node has of a card by devices.
+/// How many devices of one card a node has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceCount {
-    /// How many there are, those included that are kept from new pods.
+    /// How many there are, including devices that are kept from new pods.
     pub there: i64,
-    /// How many are there for new pods, be they allocated or not.
+    /// How many there are for new pods, allocated or not.
     pub total: i64,
-    /// How many are allocated, also of those that are kept from new pods.
+    /// How many are allocated, including devices that are kept from new pods.
     pub allocated: i64,
-    /// How many of the total could be allocated now, each by itself.
+    /// How many of `total` could be allocated now, each by itself.
     pub free: i64,
 }
 
 /// The devices of a node.
 #[derive(Debug, Default)]
 pub struct Room {
-    /// Each of them.
+    /// The devices, one by one.
     pub lots: Vec<Lot>,
-    /// What is left of the counters that they share.
+    /// What is left of the counters that the devices share.
     left: Vec<i64>,
 }
 
@@ -62,7 +63,7 @@ impl Room {
         room
     }
 
-    /// Counts what is left of a pool's counters, wherever its devices are.
+    /// Counts what is left of a pool's counters, on whichever nodes the pool's devices are.
     fn count<'i>(
         &mut self,
         pool: &'i PoolName,
@@ -84,7 +85,7 @@ impl Room {
         }
     }
 
-    /// How many of each card.
+    /// Returns how many of each card the node has.
     pub fn cards(&self) -> BTreeMap<Arc<DeviceCard>, DeviceCount> {
         let mut cards = BTreeMap::<Arc<DeviceCard>, DeviceCount>::new();
         for lot in &self.lots {
@@ -100,7 +101,7 @@ impl Room {
         cards
     }
 
-    /// Which cards there are, and how many of each.
+    /// Returns which cards the node has, and how many of each.
     fn shape(&self) -> Shape {
         let cards = self.cards().into_iter();
         cards.map(|(card, count)| (card, count.total, count.there)).collect()
@@ -111,7 +112,7 @@ impl Room {
         takes.is_some_and(|takes| takes.iter().all(|(counter, amount)| self.left[*counter] >= *amount))
     }
 
-    /// What is left of counters, and which lots could be allocated, each by itself, if these claims held nothing.
+    /// Returns what would be left of counters, and which lots could be allocated, each by itself, if these claims held nothing.
     pub fn without(&self, freed: &HashSet<ClaimKey>) -> (Vec<i64>, Vec<bool>) {
         let mut left = self.left.clone();
         let is_freed = |lot: &Lot| !lot.holders.is_empty() && lot.holders.iter().all(|claim| freed.contains(claim));
@@ -128,7 +129,7 @@ impl Room {
         (left, could_be)
     }
 
-    /// All claims that hold any of it.
+    /// Returns all claims that hold any of the devices.
     pub fn holders(&self) -> impl Iterator<Item = &ClaimKey> {
         self.lots.iter().flat_map(|lot| &lot.holders)
     }
@@ -139,13 +140,13 @@ impl Lot {
         self.holders.is_empty() || self.device.is_shared
     }
 
-    /// What it takes of counters, by their number.
+    /// Returns what the device takes from counters, by their numbers.
     pub fn takes(&self) -> &[(usize, i64)] {
         self.takes.as_deref().unwrap_or_default()
     }
 }
 
-/// The claims that devices are allocated to.
+/// The claims that each device is allocated to.
 #[derive(Debug, Default)]
 struct Holders(HashMap<PoolName, HashMap<Box<str>, Vec<ClaimKey>>>);
 
@@ -168,43 +169,44 @@ impl Holders {
     }
 }
 
-/// The cards that a node has by devices, in order: how many there are of each for new pods, and how many with those that are kept from them.
+/// The cards that a node has as devices, in order: for each, how many there are for new pods, and how many including those kept from new
+/// pods.
 pub type Shape = Box<[(Arc<DeviceCard>, i64, i64)]>;
 
-/// The devices of every node, and who holds them.
+/// The devices of every node, and the claims that hold them.
 #[derive(Debug, Default)]
 pub struct Rooms {
     by_node: HashMap<Arc<str>, Room>,
     holders: Holders,
-    /// How many nodes have the same cards, and as many of each. Of many nodes, few differ.
+    /// For each shape, how many nodes have it. Even among many nodes there are few different shapes.
     shapes: HashMap<Shape, usize>,
-    /// Rises when there is another shape than before, or one less.
+    /// Rises when a shape is new or gone.
     version: u64,
 }
 
 impl Rooms {
-    /// The devices of a node.
+    /// Returns the devices of a node.
     pub fn at(&self, node: &str) -> Option<&Room> {
         self.by_node.get(node)
     }
 
-    /// The claims that devices of a pool are allocated to.
+    /// Returns the claims that devices of a pool are allocated to.
     pub fn holders_of(&self, pool: &PoolName) -> impl Iterator<Item = &ClaimKey> {
         let devices = self.holders.0.get(pool).into_iter();
         devices.flat_map(HashMap::values).flatten()
     }
 
-    /// What nodes have of cards: each shape once.
+    /// Returns what nodes have of cards: each shape once.
     pub fn shapes(&self) -> impl Iterator<Item = &Shape> {
         self.shapes.keys()
     }
 
-    /// Rises when there is another shape than before, or one less.
+    /// Returns a number that rises when a shape is new or gone.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// A node has other devices. The cards of the shapes that are new by that, or that no node has any longer.
+    /// Reads a node's devices again. Returns the cards of the shapes that are new by that, or that no node has any longer.
     pub fn renew(&mut self, node: &Arc<str>, inventory: &Inventory) -> Cards {
         let room = Room::of(node, inventory, &self.holders);
         let (before, after) = (self.by_node.get(node).map(Room::shape), room.shape());
@@ -236,7 +238,7 @@ impl Rooms {
         cards
     }
 
-    /// What was allocated to a claim is something else than before; the nodes whose devices those are.
+    /// Notes that a claim's allocation has changed from `before` to `now`. Returns the nodes that have the affected devices.
     pub fn allocate(
         &mut self,
         key: &ClaimKey,
@@ -262,7 +264,7 @@ impl Rooms {
     }
 }
 
-/// The devices that a claim holds: not those that it only looks at.
+/// Returns the devices that a claim holds, without devices that it only looks at (admin access).
 fn held_by(claim: Option<&ResourceClaim>) -> BTreeSet<(PoolName, Box<str>)> {
     let allocation = claim.and_then(|claim| claim.status.allocation.as_ref());
     let results = allocation

@@ -1,4 +1,4 @@
-//! Taints that administrators put on devices, beside those that drivers publish with them (`DeviceTaintRule`).
+//! Taints that administrators put on devices (`DeviceTaintRule`), beside the taints that drivers publish with them.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ pub(super) struct TaintRules {
     rules: BTreeMap<Box<str>, Known>,
 }
 
-/// A rule, as it was seen last.
+/// A rule, as it was last seen.
 #[derive(Debug)]
 struct Known {
     spec: TaintRuleSpec,
-    /// The list of all rules in which it was seen last.
+    /// The list of all rules in which this rule was last seen.
     seen: u64,
 }
 
 impl TaintRules {
-    /// Takes what a rule says; the devices that may have other taints now are those that any of these select.
+    /// Takes in what a rule says. Returns selectors: the devices that any of them selects may have other taints now.
     pub fn apply(&mut self, rule: DeviceTaintRule, seen: u64) -> Vec<TaintSelector> {
         let name = rule.metadata.name.unwrap_or_default();
         if let Some(known) = self.rules.get_mut(&name)
@@ -35,18 +35,19 @@ impl TaintRules {
         before.into_iter().chain(after).collect()
     }
 
-    /// Forgets a rule; the devices that may have other taints now are those that it selected.
+    /// Forgets a rule. Returns its selector: the devices that it selects may have other taints now.
     pub fn remove(&mut self, name: &str) -> Option<TaintSelector> {
         self.rules.remove(name)?.spec.device_selector
     }
 
-    /// The names of rules that were not seen in this list of all of them.
+    /// Returns the names of rules that were not seen in this list of all rules.
     pub fn missing_in(&self, epoch: u64) -> Vec<Box<str>> {
         let missing = self.rules.iter().filter(|(_, known)| known.seen < epoch);
         missing.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Those that may put a taint which keeps new pods away on devices of a pool: of the devices of a slice each is compared with these alone.
+    /// Returns the rules that may put a taint which keeps new pods away on devices of a pool. Each device of a slice is compared with these
+    /// only.
     pub fn of_pool(&self, driver: &str, pool: &str) -> OfPool {
         let rules = self.rules.values().map(|known| &known.spec);
         let of_pool = rules.filter_map(|rule| {
@@ -62,7 +63,7 @@ impl TaintRules {
 pub(super) struct OfPool(Vec<(TaintSelector, DeviceTaint)>);
 
 impl OfPool {
-    /// Taints that are published with a device, and those that are put on it beside them.
+    /// Returns the taints that are published with a device, and those that rules add to it.
     pub fn beside(&self, published: &[DeviceTaint], device: &str) -> Box<[DeviceTaint]> {
         let put = self.0.iter().filter(|(selector, _)| selector.selects_named(device));
         published.iter().chain(put.map(|(_, taint)| taint)).cloned().collect()

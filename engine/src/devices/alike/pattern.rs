@@ -1,14 +1,14 @@
-//! Patterns that all regular expressions of this kind read alike.
+//! Patterns that all common regular expression engines read alike.
 
-/// Whether all regular expressions of this kind read a pattern alike.
+/// Whether all common regular expression engines read a pattern alike.
 pub(super) fn is_plain_pattern(mut rest: &[u8]) -> bool {
-    // Whether what comes before may be repeated, and whether it is.
+    // Whether the part before may be repeated, and whether it is repeated.
     let (mut is_atom, mut is_repeated) = (false, false);
     while let Some((byte, after)) = rest.split_first() {
         rest = after;
         (is_atom, is_repeated) = match byte {
             b'*' | b'+' | b'?' if is_atom => (false, true),
-            // As few as do.
+            // A lazy repetition: as few as suffice.
             b'?' if is_repeated => (false, false),
             b'*' | b'+' | b'?' | b'{' | b'}' | b']' => return false,
             b'^' | b'$' | b'|' | b'(' => (false, false),
@@ -37,8 +37,8 @@ fn is_plain_escape(escaped: u8) -> bool {
         || escaped.is_ascii_punctuation() && !matches!(escaped, b'<' | b'>')
 }
 
-/// What comes after a class of characters, of which this is what comes after its bracket; none where it has other than letters, digits and
-/// a few signs, and ranges of letters or digits.
+/// Returns what comes after a character class; `class` begins after the opening bracket. Returns none where the class has anything but
+/// letters, digits, a few signs, and ranges of letters or digits.
 fn after_class(class: &[u8]) -> Option<&[u8]> {
     let end = class.iter().position(|byte| *byte == b']')?;
     let (members, after) = (

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Every way to give devices to requests, tried one after the other, with nothing left out.
+/// Tries every way to give devices to requests, one after the other, with nothing left out.
 fn by_force(question: &Question) -> bool {
     fn forms(question: &Question, number: usize, chosen: &mut Vec<(usize, Vec<usize>)>) -> bool {
         let Some(request) = question.requests.get(number) else {
@@ -141,7 +141,7 @@ fn what_takes_too_many_steps_is_said_to() {
     assert_eq!(question.answer(&Steps::new(100)), Answer::TooComplex);
 }
 
-/// Each takes room on the stack, and a thread has 2 MiB of it.
+/// Each given device takes room on the stack, and a thread has 2 MiB of stack.
 #[test]
 fn a_device_that_several_may_have_is_not_given_without_end() {
     let shared = Thing {
@@ -170,7 +170,7 @@ fn a_device_that_several_may_have_is_not_given_without_end() {
     let mut too_many = asked_by(50_000);
     assert_eq!(too_many.answer(&steps), Answer::TooComplex);
     assert!(steps.are_spent());
-    // Two devices like that one, which only one has each, for three who may have no third.
+    // Two devices like that one, each for one request alone, for three requests that may have no third.
     too_many.devices.resize(3, Thing::default());
     let either = Form {
         of: vec![1, 2],

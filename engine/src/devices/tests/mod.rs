@@ -72,7 +72,7 @@ fn world() -> (Devices, TextPool) {
     (devices, texts)
 }
 
-/// What one claim with these requests comes to: what each of them leaves, or what keeps it.
+/// Returns what one claim with these requests comes to: what each request leaves, or what keeps the claim.
 fn asked(devices: &mut Devices, requests: &Value, status: &Value) -> Result<Vec<String>, Obstacle> {
     let claim: ResourceClaim =
         serde_json::from_value(json!({"spec": {"devices": {"requests": requests}}, "status": status})).unwrap();
@@ -173,7 +173,7 @@ fn a_request_asks_for_the_cards_that_class_and_selectors_leave() {
         lacks(ask(exactly("gpu.nvidia.com", 1, &[by_product, by_other_product]))),
         "claim gpus, request r: no device of DeviceClass gpu.nvidia.com satisfies all of its selectors"
     );
-    // What can't be evaluated could only take away from what is no card anyway.
+    // A selector that can't be evaluated could only take away from devices that are no cards anyway.
     let not_evaluated = "cel.bind(x, device.driver, x + x) == ''";
     assert_eq!(ask(exactly("fpga", 1, &[not_evaluated])), Ok(Vec::new()));
     assert!(matches!(
@@ -237,7 +237,7 @@ fn alternatives_keep_their_order_and_their_numbers() {
         ask(json!([form("NVIDIA", 2), form("A100", 1)])),
         in_order(&format!("2 {A100} | 2 {H100} | 1 {A100}"))
     );
-    // What nobody has is passed over; what nobody has at all is not there.
+    // An alternative that no node has is passed over; where no alternative exists at all, the claim has an obstacle.
     assert_eq!(
         ask(json!([form("B200", 2), form("A100", 1)])),
         in_order(&format!("1 {A100}"))
@@ -343,7 +343,7 @@ fn selects(expression: &str, driver: &str, device: &Value) -> Result<bool, Selec
     let device = serde_json::from_value(device.clone()).unwrap();
     let (model, own) = Model::of(driver, &Drivers::default(), &device, &mut TextPool::default());
     let selector = Selector::read(expression)?;
-    // What a selector does not look at, it is not shown.
+    // A selector is not shown what it does not look at.
     let looks_at_own = own_names().any(|name| selector.may_name(name));
     let device = Described {
         model: &Arc::new(model),
@@ -381,7 +381,7 @@ fn devices_that_several_nodes_reach_are_said_to_be_none_that_is_counted() {
             "the scheduler may give them beside others"
         );
     }
-    // One that says itself which node has it, is that node's.
+    // A device that names its node itself belongs to that node.
     let mut near = nvidia("gpu-0", 0, "Near");
     near["nodeName"] = json!("n9");
     devices.apply_slice(
@@ -416,7 +416,7 @@ fn the_longest_that_is_evaluated_fits_on_a_stack() {
         deep("", 1, "device", &".a".repeat(255)),
         format!("device{}.hasValue()", ".?a".repeat(126)),
     ] {
-        // Half of what threads have.
+        // Half of the stack that threads have.
         let (expression, a100) = (expression.clone(), a100.clone());
         let evaluated = std::thread::Builder::new()
             .stack_size(1 << 20)
@@ -450,7 +450,7 @@ fn what_takes_more_steps_than_there_are_is_gone_on_with_later() {
         !is_left
     });
     assert!(turns.is_some_and(|turns| turns > 4), "{turns:?}");
-    // Who can't go on later says nothing of it.
+    // A caller that can't go on later gets no answer.
     let mut catalogue = Catalogue::default();
     let device = serde_json::from_value(nvidia("gpu-0", 0, "NVIDIA A100 80GB PCIe")).unwrap();
     let (model, _) = Model::of("gpu.nvidia.com", &Drivers::default(), &device, &mut texts);

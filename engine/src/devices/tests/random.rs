@@ -87,8 +87,8 @@ impl Says {
         }
     }
 
-    /// What it says of a device; nothing where what it asks for is missing or of another kind. What is missing on one side of `&&` and
-    /// `||` is no matter where the other side decides.
+    /// What the expression says of a device; nothing where what it asks for is missing or of another kind. A missing value on one side of
+    /// `&&` or `||` does not matter where the other side decides.
     fn of(&self, device: &[Option<Of>]) -> Option<bool> {
         let get = |name: &usize| device[*name].as_ref();
         let truth = |says: &Self| says.of(device);

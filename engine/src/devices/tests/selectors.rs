@@ -1,4 +1,4 @@
-//! Which selectors are evaluated, and what they select: those that people write for known drivers, and those that are written to cost much.
+//! Which selectors are evaluated, and what they select: selectors that users write for known drivers, and selectors written to cost much.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn selectors_for_nvidias_devices_are_evaluated_as_kubernetes_does() {
             "'resource.kubernetes.io' in device.attributes && device.attributes['resource.kubernetes.io'].pcieRoot == 'pci0000:00'",
             true,
         ),
-        // All that its driver says for that domain is what tells it from others.
+        // The driver says for that domain only what tells one device from others.
         ("'resource.kubernetes.io' in device.attributes", true),
         ("has(device.attributes['gpu.nvidia.com'].profile)", false),
         ("device.attributes['gpu.nvidia.com'].profile == '1g.5gb'", false),
@@ -163,7 +163,7 @@ fn what_tenants_write_to_cost_much_is_refused_or_cheap() {
     assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
 }
 
-/// Whoever found one of these was charged for MIG devices and given whole cards, or kept the door from answering for seconds.
+/// A tenant who found one of these was charged for MIG devices and given whole cards, or kept the door from answering for seconds.
 #[test]
 fn what_kubernetes_takes_otherwise_is_not_evaluated() {
     let a100 = nvidia("gpu-0", 0, "NVIDIA A100 80GB PCIe");
@@ -270,7 +270,7 @@ fn lists_and_what_may_be_missing_are_evaluated_as_kubernetes_does() {
             true,
         ),
         (format!("{of}.?missing.deeper.orValue('') == ''"), true),
-        // An error on one side is no matter where the other decides.
+        // An error on one side does not matter where the other side decides.
         (format!("{of}.missing == 'a' || {of}.type == 'gpu'"), true),
         (format!("{of}.type == 'gpu' || {of}.missing == 'a'"), true),
         (format!("!({of}.missing == 'a' && {of}.type == 'mig')"), true),
