@@ -1,10 +1,10 @@
-//! What a pod is told that got other cards than it was let in for.
+//! What a pod is told whose claims were allocated other cards than it was let in for.
 
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::refs::PodRef;
 
-/// Which pod it is, and what it is told; none where it is gone.
+/// Returns the pod and what it is told; none where the pod is gone.
 pub fn got_others(cluster: &Cluster, uid: &str, was: &Alternative) -> Option<(PodRef, String)> {
     let pod = cluster.pod(cluster.pod_with_uid(uid)?)?;
     let got = pod.charge.as_ref()?.alternative.as_ref()?;

@@ -1,4 +1,4 @@
-//! The part of an answer that is made of an explanation.
+//! Turns an explanation into its part of an answer (`CardReview`).
 
 use crds::card_review::{self, Block, Shortage};
 
@@ -11,7 +11,7 @@ use crate::ids::WorkloadId;
 use crate::reason::{Outlook, Reason};
 
 impl Explanation<'_> {
-    /// As an answer to somebody of this namespace has it: in words and numbers, and with who has what is short.
+    /// Returns the explanation as a user of this namespace gets it: in words and numbers, with the holders of what is short.
     pub(super) fn block(&self, namespace: &str) -> Block {
         let short = self.short().into_iter();
         let whole = match &self.extent {
@@ -31,7 +31,7 @@ impl Explanation<'_> {
 }
 
 impl Reason {
-    /// The same of which no more is known than the reason, and what is said of it.
+    /// Returns a block for which nothing more is known than the reason and this text.
     pub(super) fn block(self, said: &str) -> Block {
         let outlook = self.outlook(|| true);
         Block {
@@ -51,7 +51,7 @@ fn answered(outlook: Outlook) -> card_review::Outlook {
     }
 }
 
-/// What alternatives come to counts together; who holds them is told for each.
+/// Returns the shortages. Alternatives count together, but holders are told for each.
 fn shortages(cluster: &Cluster, whole: Option<WorkloadId>, short: &Short, namespace: &str) -> Vec<Shortage> {
     let each = short.of.iter().map(|dimension| Shortage {
         resource: dimension.name(cluster.names()).to_owned(),
@@ -65,7 +65,7 @@ fn shortages(cluster: &Cluster, whole: Option<WorkloadId>, short: &Short, namesp
     each.collect()
 }
 
-/// What is kept for others counts where a workload is to be taken as a whole.
+/// Returns what is kept for other workloads. It counts only where a workload has to be taken as a whole.
 fn kept_of(
     cluster: &Cluster,
     whole: Option<WorkloadId>,
@@ -83,12 +83,12 @@ fn of_place(cluster: &Cluster, place: &Place, dimension: Dimension, namespace: &
     match place {
         Place::Level(at) => holders(cluster, at.level, dimension, namespace),
         Place::Node(node) => holders_on(cluster, *node, dimension, namespace),
-        // Of these, pods without GPU alone count, which no queue may be charged for.
+        // Only pods without GPU count here, and they need not be charged to any queue.
         Place::GpuNodes { .. } => Vec::new(),
     }
 }
 
-/// Where there is too little.
+/// Returns the place where there is too little.
 fn place(cluster: &Cluster, place: &Place) -> card_review::Place {
     let (kind, name) = match place {
         Place::Level(at) => match at.level {

@@ -1,4 +1,4 @@
-//! Who is before somebody in a queue: in the order in which it is decided, pods and what is taken as a whole in one line.
+//! Which pods come first in a queue: in the order in which it is decided, with pods and workloads that are taken as a whole in one line.
 
 use std::cmp::Reverse;
 
@@ -14,7 +14,7 @@ use crate::decide::enqueue::is_in_line;
 use crate::decide::verdict::is_for;
 use crate::ids::{PodId, QueueId, WorkloadId};
 
-/// The pods that are let in before one of this shape and place in its queue; those that are let in together with it are not.
+/// Returns the pods that are let in before a pod of this shape and place in its queue, without pods that are let in together with it.
 pub(super) fn before(cluster: &Cluster, shape: &Shape, place: Turn) -> Vec<PodId> {
     let gang = shape.group.filter(|group| cluster.workload(*group).missing() > 0);
     let peers = cluster.queue(shape.queue).waiting.peers().map(|(_, peers)| peers);
@@ -24,11 +24,12 @@ pub(super) fn before(cluster: &Cluster, shape: &Shape, place: Turn) -> Vec<PodId
         let earlier = peers.pods.iter().take_while(move |one| (priority, **one) < place);
         earlier.map(|one| one.pod)
     });
-    // One more than are looked at shows that there are more.
+    // One pod more than the most that are looked at shows that there are more.
     pods.take(MOST_BEFORE + 1).collect()
 }
 
-/// The pods that are let in before a workload, where that is known: other workloads before it take what their pods then ask for.
+/// Returns the pods that are let in before a workload. Returns none where that is not known: other workloads before it take what their pods
+/// ask for later.
 pub(super) fn before_workload(cluster: &Cluster, id: WorkloadId) -> Option<Vec<PodId>> {
     let workload = cluster.workload(id);
     let queue = cluster.queue(workload.terms.as_ref()?.queue);
@@ -40,7 +41,7 @@ pub(super) fn before_workload(cluster: &Cluster, id: WorkloadId) -> Option<Vec<P
     (is_first && queue.waiting.is_empty()).then(Vec::new)
 }
 
-/// Who is before it in its queue, where that is for this namespace.
+/// Says which pods are before this place in a queue, if the queue is for this namespace.
 pub(super) fn line_up(cluster: &Cluster, namespace: &str, queue: QueueId, place: Turn, status: &mut CardReviewStatus) {
     if !is_for(cluster, queue, namespace) {
         return;
@@ -86,7 +87,8 @@ pub(super) fn line_up(cluster: &Cluster, namespace: &str, queue: QueueId, place:
     status.before = Some(before);
 }
 
-/// Who is before a workload: before the first of its pods that wait, or before itself where it waits to be let into its queue.
+/// Says which pods are before a workload: before the first of its waiting pods, or before the workload itself while it waits to be let into
+/// its queue.
 pub(super) fn line_up_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, status: &mut CardReviewStatus) {
     let workload = cluster.workload(id);
     let first = first_that_waits(cluster, workload).map(|(shape, place)| (shape.queue, place));
@@ -99,7 +101,7 @@ pub(super) fn line_up_workload(cluster: &Cluster, namespace: &str, id: WorkloadI
     }
 }
 
-/// The first of a workload's pods that wait.
+/// Returns the first of a workload's waiting pods.
 fn first_that_waits<'c>(cluster: &'c Cluster, workload: &Workload) -> Option<(&'c Shape, Turn)> {
     let (_, place) = workload.line.first()?;
     let shape = &cluster.pod(place.pod)?.waits.as_ref()?.shape;

@@ -1,8 +1,8 @@
-//! What keeps somebody out for good who is told first of what time may bring.
+//! What keeps a pod or workload out for good, although the reason that it is told first may pass with time.
 //!
-//! Quota is asked before nodes, and the Capacity Card document gives each check its event, so what is asked first stays the reason. But
-//! whoever reads "used 3, quota 8" waits, and waits in vain where no node has as many cards as one pod asks for: that is said with it. And
-//! what each of several cards lacks may come, and yet never both for one of them.
+//! Quota is asked before nodes, and the Capacity Card document gives each check its event, so the check that is asked first stays the
+//! reason. But a user who reads "used 3, quota 8" waits, and waits in vain where no node has as many cards as one pod asks for. So that is
+//! said with the reason. Likewise, quota may come for one of several cards and a node for another, but never both for the same card.
 
 use super::found::What;
 use super::pod::{ALL_EXCLUDED, NO_MGPU_NODE, cards_to_name, could_ever_be_let_in, has_node_ever, list, names};
@@ -18,22 +18,22 @@ use crate::decide::verdict::{alternatives_with_quota_ever, is_for, names_none};
 use crate::ids::WorkloadId;
 use crate::reason::{About, Outlook, Reason};
 
-/// What to do where no node has any of the cards that a pod may have: asking for fewer of them helps nobody.
+/// The remedy where no node has any of the cards that a pod may have. Asking for fewer of them would not help.
 const OF_ANOTHER_CARD: &str = "create the pod anew with a card that the cluster has (kubectl get cardtypes lists them), or have a node added \
                                that has it";
 
-/// What no waiting cures.
+/// An obstacle that waiting does not remove.
 #[derive(Debug)]
 pub(super) struct Beyond {
-    /// In one word.
+    /// The reason, in one word.
     pub reason: Reason,
-    /// In a sentence without numbers.
+    /// The obstacle, in a sentence without numbers.
     pub said: String,
-    /// What to do about it, where it is another thing than what the reason says.
+    /// The remedy, where it differs from that of the reason.
     instead: Option<&'static str>,
 }
 
-/// What keeps somebody out for good besides this reason, which time may cure; none where nothing does.
+/// Returns what keeps a pod or workload out for good besides this reason, which time may cure; none where nothing does.
 pub(super) fn beyond(cluster: &Cluster, case: Case<'_>, reason: Reason) -> Option<Beyond> {
     if !matches!(reason.about(), About::Quota(_)) && reason != Reason::NoNodeFits {
         return None;
@@ -48,12 +48,12 @@ pub(super) fn beyond(cluster: &Cluster, case: Case<'_>, reason: Reason) -> Optio
     }
 }
 
-/// How many kinds of pods of a workload are looked at.
+/// The most kinds of pods of a workload that are looked at.
 const MOST_SHAPES: usize = 16;
 
-/// The same for a workload that waits as a whole.
+/// Does the same for a workload that waits as a whole.
 fn of_whole(cluster: &Cluster, id: WorkloadId, told: Reason) -> Option<Beyond> {
-    // Pods of one shape stand in line one behind the other as a rule.
+    // Pods of one shape usually stand in line one behind the other.
     let mut last = None;
     let shapes =
         workload::shapes_of(cluster, cluster.workload(id)).filter(|shape| last.replace(*shape) != Some(*shape));
@@ -70,7 +70,7 @@ fn of_whole(cluster: &Cluster, id: WorkloadId, told: Reason) -> Option<Beyond> {
 }
 
 fn of_cards_that_are_gone(cluster: &Cluster, shape: &Shape) -> Option<Beyond> {
-    // A node may come for a pod that is let in before there is one.
+    // Pods that are let in without asking nodes are left out: a node may come for such a pod later.
     let of_nodes = shape.task.mgpu.is_none() && asks_nodes(cluster, shape);
     let said = no_node_has(cluster, shape).filter(|_| of_nodes)?;
     Some(Beyond {
@@ -80,7 +80,7 @@ fn of_cards_that_are_gone(cluster: &Cluster, shape: &Shape) -> Option<Beyond> {
     })
 }
 
-/// That no node has any of the cards that a pod may have, where that is so, and which it could name instead.
+/// Says that no node has any of the cards that a pod may have, where that is so, and which cards the pod could name instead.
 fn no_node_has(cluster: &Cluster, shape: &Shape) -> Option<String> {
     let mut alternatives = shape.task.alternatives.iter();
     let is_there = |alternative: &Alternative| !nodes_for(cluster, Some(alternative)).is_empty();
@@ -98,7 +98,7 @@ fn no_node_has(cluster: &Cluster, shape: &Shape) -> Option<String> {
     ))
 }
 
-/// That a pod can't be charged for what it asks, whatever there is quota for.
+/// Says that a pod can't be charged for what it asks for, whatever quota there is.
 fn of_request(cluster: &Cluster, shape: &Shape) -> Option<Beyond> {
     if cluster.queue(shape.queue).is_nameless() || !is_for(cluster, shape.queue, &shape.namespace) {
         return None;
@@ -121,7 +121,7 @@ fn of_shape(cluster: &Cluster, shape: &Shape, told: Reason) -> Option<Beyond> {
     }
     let of_cards = shape.task.mgpu.is_some();
     if !of_cards && asks_nodes(cluster, shape) {
-        // The first node that could take the pod ends the search, so only a pod that never runs is looked for on all of them.
+        // The search ends at the first node that could take the pod, so all nodes are searched only for a pod that never runs.
         let with_quota = alternatives_with_quota_ever(cluster, shape);
         let (mut both, looks) = (with_quota.iter(), Looks::of_message());
         if both.any(|alternative| has_node_ever(cluster, shape, *alternative, &looks)) {
@@ -155,7 +155,7 @@ fn of_shape(cluster: &Cluster, shape: &Shape, told: Reason) -> Option<Beyond> {
 }
 
 impl Beyond {
-    /// What to do about it.
+    /// Returns what to do about the obstacle.
     pub(super) fn remedy(&self, is_of_pod: bool) -> &'static str {
         self.instead
             .unwrap_or_else(|| self.reason.remedy(Outlook::Never, is_of_pod))

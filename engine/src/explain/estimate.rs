@@ -1,7 +1,7 @@
-//! When something may be let in, by what is known of those who have what it lacks: pods that may run no longer than they said, that are
-//! being deleted, or that are sent back where no node is found for them. Where that does not suffice, nothing says when.
+//! Estimates when something may be let in, from what is known of the pods that hold what it lacks: pods that have a time limit, that are
+//! being deleted, or that are sent back where no node is found for them. Where that does not suffice, there is no estimate.
 //!
-//! It tells numbers alone, and looks at each holder once.
+//! An estimate tells only numbers, and looks at each holder once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::cluster::pod::{Pod, Stage};
 use crate::ids::{NodeId, PodId};
 use crate::reason::{Outlook, Reason};
 
-/// How many of those who are before it are looked at.
+/// The most pods before the waiting one that are looked at.
 pub(super) const MOST_BEFORE: usize = 10_000;
 
 /// Why a pod gives back what it has.
@@ -29,7 +29,7 @@ enum Why {
 }
 
 impl Why {
-    /// So many pods for this.
+    /// Returns the reason in words, for this number of pods.
     fn say(self, pods: usize) -> String {
         let (one, more) = match self {
             Self::Deadline => (
@@ -49,7 +49,7 @@ impl Why {
     }
 }
 
-/// When a time comes, and by whom.
+/// A time to wait for, and the pods that end by then.
 #[derive(Debug, Default)]
 struct Wait {
     until: Timestamp,
@@ -57,7 +57,7 @@ struct Wait {
 }
 
 impl Wait {
-    /// Both must have come.
+    /// Waits for both.
     fn and(mut self, other: Self) -> Self {
         self.until = self.until.max(other.until);
         self.by.extend(other.by);
@@ -65,7 +65,8 @@ impl Wait {
     }
 }
 
-/// When everything that is in the way may be gone; none where nothing says so. `before` are the pods of its queue that are let in first.
+/// Returns when everything that is in the way may be gone; none where that is not known. `before` are the pods of the queue that are let in
+/// first.
 pub(super) fn estimate(
     cluster: &Cluster,
     in_the_way: &[Explanation<'_>],
@@ -88,7 +89,7 @@ pub(super) fn estimate(
     })
 }
 
-/// Until when one reason is in the way.
+/// Returns when one reason is no longer in the way.
 fn until_gone(cluster: &Cluster, why: &Explanation<'_>, before: &[PodId], now: Timestamp) -> Option<Wait> {
     if why.outlook == Outlook::Never || matches!(why.extent, Extent::Together(..)) {
         return None;
@@ -106,12 +107,12 @@ fn until_gone(cluster: &Cluster, why: &Explanation<'_>, before: &[PodId], now: T
             if ways == 0 {
                 return (!short.is_empty()).then_some(anyway);
             }
-            // Of what may be had in place of one another, the first that is there will do, with all of its cards.
+            // Of alternatives, the first one that becomes free will do, with all of its cards.
             let ways = (0..u64::BITS).map(|place| 1 << place).filter(|way| ways & way != 0);
             let ways = ways.filter_map(|way| of_all(&|short| short.ways & way != 0));
             Some(anyway.and(ways.min_by_key(|wait| wait.until)?))
         }
-        // Who is before it may take any node.
+        // A pod before it may take any node.
         What::Nodes(_) if why.reason == Reason::NoNodeFits && before.is_empty() => {
             let mut by_node = BTreeMap::<NodeId, Vec<Short>>::new();
             for short in why.short() {
@@ -130,14 +131,14 @@ fn until_gone(cluster: &Cluster, why: &Explanation<'_>, before: &[PodId], now: T
     }
 }
 
-/// Until so much has been given back at a level that it suffices for those who are before it too.
+/// Returns when enough has been given back at a level, also for the pods that are let in before.
 fn of_level(cluster: &Cluster, short: &Short, before: &[PodId], now: Timestamp) -> Option<Wait> {
     let (Place::Level(at), Some(limit), [dimension]) = (&short.place, short.limit, &*short.of) else {
         return None;
     };
     match &short.used {
         Used::ByPods { .. } if short.kept == Kept::ForNobody => {}
-        // What is kept for others, or counts as free, comes and goes with workloads.
+        // What is kept for other workloads, or counts as free, comes and goes with workloads.
         Used::ByWorkloads { sums, .. } if sums.inqueue == 0 && sums.elastic == 0 => {}
         Used::ByPods { .. } | Used::ByWorkloads { .. } => return None,
     }
@@ -151,7 +152,7 @@ fn of_level(cluster: &Cluster, short: &Short, before: &[PodId], now: Timestamp) 
     until_given_back(cluster, holders, charged, need, now, |pod| cluster.quota_end(pod))
 }
 
-/// Until a node has so much room.
+/// Returns when a node has enough room.
 fn of_node(cluster: &Cluster, node: NodeId, short: &Short, now: Timestamp) -> Option<Wait> {
     let [dimension] = &*short.of else { return None };
     let need = short.asked + short.in_use() - short.limit?;
@@ -160,7 +161,7 @@ fn of_node(cluster: &Cluster, node: NodeId, short: &Short, now: Timestamp) -> Op
     until_given_back(cluster, pods, held, need, now, |pod| pod.deleted)
 }
 
-/// Until these pods have given back so much; `gone` says when one gives back that is being deleted.
+/// Returns when these pods have given back `need`. `gone` returns when a pod that is being deleted gives back what it holds.
 fn until_given_back(
     cluster: &Cluster,
     pods: impl Iterator<Item = PodId>,
@@ -173,7 +174,7 @@ fn until_given_back(
         let pod = cluster.pod(id)?;
         let amount = held(pod);
         let (until, why) = end(cluster, pod, &gone).filter(|_| amount > 0)?;
-        // What should be over and is not says nothing.
+        // A time that has passed although the pod is still there says nothing.
         (until > now).then_some((until, why, id, amount))
     });
     let mut ends: Vec<_> = ends.collect();
@@ -190,10 +191,10 @@ fn until_given_back(
     (need <= 0 && !wait.by.is_empty()).then_some(wait)
 }
 
-/// When a pod gives back what it has, where anything says so.
+/// Returns when a pod gives back what it has, and why; none where that is not known.
 fn end(cluster: &Cluster, pod: &Pod, gone: impl Fn(&Pod) -> Option<Timestamp>) -> Option<(Timestamp, Why)> {
     if pod.deleted.is_some() {
-        // Of what never ends nobody is told when.
+        // A deletion that never ends gives no time.
         let until = gone(pod).filter(|until| *until != Timestamp::MAX)?;
         return Some((until, Why::Deletion));
     }
@@ -201,7 +202,7 @@ fn end(cluster: &Cluster, pod: &Pod, gone: impl Fn(&Pod) -> Option<Timestamp>) -
     let of_job = of_job.filter(|job| pod.job_uid.as_deref() == Some(&*job.uid));
     let of_job = of_job.and_then(|job| job.ends);
     let deadline = pod.ends.into_iter().chain(of_job).map(|ends| (ends, Why::Deadline));
-    // Nobody makes another of one without a controller: it keeps its place.
+    // A pod without a controller is not sent back, since nothing would create it again: it keeps its place.
     let is_unplaced = matches!(pod.stage, Stage::Unbound { .. }) && !pod.is_placed();
     let is_sent_back = is_unplaced && pod.controller.is_some() && !cluster.is_let_in_by_nobody(pod);
     let reservation = cluster.deadline_of(pod).filter(|_| is_sent_back);

@@ -1,5 +1,5 @@
-//! The one shape of every reason: what there is too little of, by how much, where, whether waiting can help, and whose pod stands in the
-//! way. Sentences are made of it in `words`, answers in `answer`.
+//! The one form that every reason has: what there is too little of, by how much, where, whether waiting can help, and whose pod stands in
+//! the way. `words` makes sentences of it, `answer` makes answers of it.
 
 use super::beyond::{Beyond, beyond};
 use super::found::What;
@@ -12,32 +12,32 @@ use crate::cluster::workload::{Step, Workload};
 use crate::ids::{PodId, WorkloadId};
 use crate::reason::{About, Outlook, Reason};
 
-/// Why something waits, with everything that there is to say of it.
+/// Why something waits, with everything that there is to say about it.
 #[derive(Debug)]
 pub struct Explanation<'c> {
     pub(super) cluster: &'c Cluster,
     /// The reason, in one word.
     pub reason: Reason,
-    /// Whether waiting can help. It never does where the request is more than could be had if nobody else had anything.
+    /// Whether waiting can help. It never does where the request is more than could be had if nothing else held anything.
     pub outlook: Outlook,
-    /// Whether a pod waits, and not a workload or a queue.
+    /// Whether what waits is a pod, and not a workload or a queue.
     pub(super) is_of_pod: bool,
     pub(super) extent: Extent<'c>,
     pub(super) what: What<'c>,
-    /// The pod that this one is to replace, and that has what it lacks.
+    /// The pod that this one is to replace, and that holds what it lacks.
     pub(super) replaces: Option<&'c Pod>,
-    /// What waiting does not cure, where it cures the reason.
+    /// What waiting does not cure, where the reason itself may pass.
     pub(super) beyond: Option<Beyond>,
 }
 
-/// As what it waits.
+/// How a pod or workload waits.
 #[derive(Debug)]
 pub(super) enum Extent<'c> {
     /// By itself.
     Alone,
-    /// A workload that is taken as a whole or not at all: by this queue.
+    /// As a workload that is taken as a whole or not at all, asked at this level.
     Whole(WorkloadId, At),
-    /// With the other pods of its workload.
+    /// Together with the other pods of its workload.
     Together(Together<'c>),
 }
 
@@ -45,7 +45,7 @@ pub(super) enum Extent<'c> {
 #[derive(Debug)]
 pub(super) struct Together<'c> {
     pub workload: &'c Workload,
-    /// Whose lack is told.
+    /// Which pod's lack is told.
     pub whose: Whose,
     /// Whether the search for places was given up.
     pub was_given_up: bool,
@@ -54,7 +54,7 @@ pub(super) struct Together<'c> {
 /// Which of the pods that are let in together lacks what is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// Each of them: they are of one shape.
+    /// Each of them, since they have one shape.
     Each,
     /// The pod that is told.
     Told,
@@ -63,9 +63,9 @@ pub(super) enum Whose {
 }
 
 impl Explanation<'_> {
-    /// The same, and what else keeps it out for good: waiting helps only where nothing does.
+    /// Adds what else keeps it out for good. Waiting helps only where nothing does.
     pub(super) fn with_what_is_beyond(mut self, case: Case<'_>) -> Self {
-        // Of nodes, it tells those that exclude the pod from those that are too small.
+        // For nodes, this tells nodes that exclude the pod from nodes that are too small.
         if self.outlook == Outlook::NotYet || self.reason == Reason::NoNodeFits {
             self.beyond = beyond(self.cluster, case, self.reason);
         }
@@ -75,7 +75,7 @@ impl Explanation<'_> {
         self
     }
 
-    /// What there is too little of, where there is too little of anything. Of nodes, the one is looked for that comes nearest.
+    /// Returns what there is too little of, if anything. Of nodes, only the one that comes nearest is looked at.
     pub(super) fn short(&self) -> Vec<Short> {
         match &self.what {
             What::Said(_) => Vec::new(),
@@ -88,7 +88,7 @@ impl Explanation<'_> {
     }
 }
 
-/// Everything that there is to say of a reason why something waits; `told` is the pod, where it is one and is there.
+/// Returns everything that there is to say of a reason why something waits. `told` is the pod that is told, where one is.
 pub(super) fn find<'c>(cluster: &'c Cluster, case: Case<'c>, told: Option<PodId>, reason: Reason) -> Explanation<'c> {
     let alone = |what| (Extent::Alone, what);
     let (extent, what) = match case {
@@ -127,14 +127,14 @@ pub(super) fn find<'c>(cluster: &'c Cluster, case: Case<'c>, told: Option<PodId>
     }
 }
 
-/// The group that waits as a whole, where a pod waits because its group does, and not by itself.
+/// Returns the group of a pod that waits because its group waits as a whole, and not by itself.
 fn speaker(cluster: &Cluster, shape: &Shape, reason: Reason) -> Option<WorkloadId> {
     shape
         .group
         .filter(|group| workload::speaks_for_its_pods(cluster, *group, reason))
 }
 
-/// What is in the way of a workload; `told` is the shape of its pod that is told, where one is.
+/// Returns what is in the way of a workload. `told` is the shape of the pod that is told, where one is.
 fn of_workload<'c>(
     cluster: &'c Cluster,
     id: WorkloadId,
@@ -181,7 +181,7 @@ fn of_workload<'c>(
     };
     match reason.about() {
         About::Quota(_) | About::Nodes | About::Mgpu => (Extent::Whole(id, At { own: queue, level: at }), what),
-        // Whatever the queue refuses, it refuses to everybody.
+        // What the queue refuses here, it refuses to every pod.
         About::Request | About::Queue | About::Workload => (Extent::Alone, what),
     }
 }

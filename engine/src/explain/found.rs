@@ -1,4 +1,4 @@
-//! What was found in the way, in data.
+//! What was found in the way, as data.
 
 use super::short::Short;
 use crate::alternative::Alternative;
@@ -7,28 +7,28 @@ use crate::cluster::waiting::Shape;
 /// What is in the way.
 #[derive(Debug)]
 pub(super) enum What<'c> {
-    /// Something that has no amounts, in words.
+    /// An obstacle without amounts, in words.
     Said(String),
-    /// Too little quota is left: first of what the reason names.
+    /// Too little quota is left; what the reason names comes first.
     Quota(Vec<Short>),
     /// Too little room on nodes.
     Nodes(Nodes<'c>),
 }
 
-/// What nodes say.
+/// What nodes say to a pod.
 #[derive(Debug)]
 pub(super) struct Nodes<'c> {
-    /// What comes of it.
+    /// The sentence that leads the counts.
     pub lead: String,
-    /// How many of which nodes say what.
+    /// For each kind of node, how many nodes say what.
     pub counts: Vec<NodeCount>,
-    /// Whether all that is missing is that nodes take pods again: they are cordoned, or not ready.
+    /// Whether nothing is missing but that nodes take pods again: they are cordoned, or not ready.
     pub are_away: bool,
-    /// What the quotas of GPU nodes have too little of for pods without GPU.
+    /// What the quotas of GPU nodes have too little of, for pods without GPU.
     pub over_quota: Vec<Short>,
-    /// Who asks them.
+    /// The shape of the pod that asks.
     pub shape: &'c Shape,
-    /// For which cards; for none in particular where there are none.
+    /// The card alternatives that nodes are asked for; empty where the pod asks for no card.
     pub alternatives: Vec<&'c Alternative>,
 }
 
@@ -37,10 +37,10 @@ pub(super) struct Nodes<'c> {
 pub(super) struct NodeCount {
     /// How many of the kind there are.
     pub nodes: usize,
-    /// What one of them is called: a node, an mGPU node.
+    /// The name of one such node: a node, an mGPU node.
     pub kind: &'static str,
     /// The card that they have, or the cards, where that matters.
     pub card: Option<String>,
-    /// How many of them say what, those first that could do best.
+    /// How many of the nodes say what; nodes that are closest to taking the pod come first.
     pub parts: Vec<(usize, String)>,
 }

@@ -1,4 +1,4 @@
-//! Who has what somebody else lacks.
+//! Which queues and pods hold what another pod or workload lacks.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use crate::decide::verdict::is_for;
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::refs::WorkloadKind;
 
-/// How many names of pods an answer lists in one place.
+/// The most names of pods that an answer lists in one place.
 pub(super) const MOST_NAMES: usize = 32;
-/// How many queues are listed.
+/// The most queues that are listed.
 const MOST_QUEUES: usize = 32;
-/// How many pods are looked at. Beyond that, some queues are missing from the answer.
+/// The most pods that are looked at. Beyond that, some queues are missing from the answer.
 const MOST_LOOKS: usize = 50_000;
-/// Of how many pods the one is looked for that a pod is to replace: a queue with more is seldom full of one workload's.
+/// The most pods among which the pod to be replaced is searched for. A queue with more pods is seldom full of one workload's pods.
 const MOST_REPLICAS: usize = 256;
 
-/// One pod more; its name only where who asks may read it.
+/// Counts one more pod. Its name is listed only where the asking namespace may read it.
 pub(super) fn count(count: &mut Count, pod: &Pod, namespace: &str) {
     if *pod.namespace == *namespace {
         count.own_count += 1;
@@ -34,16 +34,17 @@ pub(super) fn count(count: &mut Count, pod: &Pod, namespace: &str) {
     }
 }
 
-/// Who holds a dimension below a queue, or in the whole cluster: queues with pods of this namespace first, then who has most, and last all
-/// pods together that are in no queue, or in one that is not for this namespace. Of such a queue own pods alone are told.
+/// Returns which queues hold a dimension below a queue, or in the whole cluster: first queues with pods of this namespace, then the queues
+/// that hold most, and last, as one entry, all pods that are in no queue or in a queue that is not for this namespace. Of such a queue only
+/// the namespace's own pods are told.
 pub(super) fn holders(cluster: &Cluster, at: Option<QueueId>, dimension: Dimension, namespace: &str) -> Vec<Holder> {
     let charged = |pod: &Pod| pod.charge.as_ref().map_or(0, |charge| charge.amounts.get(dimension));
     let pods = below(cluster, at).map(|(id, pod)| (Some(id), pod));
     by_queue(cluster, pods, charged, dimension, namespace)
 }
 
-/// What is kept of a dimension below a queue, or in the whole cluster, for other workloads than this one, whose pods are not let in yet. What is
-/// kept for the Jobs of a group, or for the group of a Job, is not kept from it.
+/// Returns what is kept of a dimension, below a queue or in the whole cluster, for workloads other than this one whose pods are not let in
+/// yet. What is kept for the Jobs of a group, or for the group of a Job, is not kept from that group or Job.
 pub(super) fn kept(
     cluster: &Cluster,
     of: Option<WorkloadId>,
@@ -52,7 +53,7 @@ pub(super) fn kept(
     namespace: &str,
 ) -> Option<KeptFor> {
     let kin: Vec<_> = of.iter().flat_map(|of| cluster.kin_of(*of)).collect();
-    // Queues that keep other things cost no look.
+    // Queues that keep other things don't count towards the limit.
     let keeping = cluster.queues().filter(|(_, queue)| queue.inqueue.is_for(dimension));
     let keeping = keeping.filter(|(id, _)| is_below(cluster, *id, at));
     let kept = keeping.flat_map(|(id, _)| cluster.keeps_for(id)).take(MOST_LOOKS);
@@ -82,12 +83,12 @@ pub(super) fn kept(
     })
 }
 
-/// Whether a queue is this one, or one below it; each is below the cluster.
+/// Whether a queue is this one or below it. Every queue is below the cluster.
 fn is_below(cluster: &Cluster, id: QueueId, at: Option<QueueId>) -> bool {
     at.is_none_or(|at| cluster.ancestry(id).any(|above| above == at))
 }
 
-/// The pods that hold anything below a queue, or in the whole cluster, each with its queue: so many as are looked at.
+/// Returns the pods that hold anything below a queue, or in the whole cluster, each with its queue; at most as many as are looked at.
 pub(super) fn below(cluster: &Cluster, at: Option<QueueId>) -> impl Iterator<Item = (QueueId, PodId)> + '_ {
     let queues = cluster
         .queues()
@@ -96,11 +97,11 @@ pub(super) fn below(cluster: &Cluster, at: Option<QueueId>) -> impl Iterator<Ite
     pods.take(MOST_LOOKS)
 }
 
-/// Who holds a resource of a node.
+/// Returns which queues hold a resource of a node.
 pub(super) fn holders_on(cluster: &Cluster, node: NodeId, dimension: Dimension, namespace: &str) -> Vec<Holder> {
     let pods = cluster.node(node).pods.iter();
     let pods = pods.filter_map(|pod| Some((cluster.pod(*pod)?.queue, *pod)));
-    // What it takes there, with the cards that it claims.
+    // What the pod takes on the node, including the cards that it claims.
     let held = |pod: &Pod| pod.request().get(dimension);
     by_queue(cluster, pods, held, dimension, namespace)
 }
@@ -144,14 +145,14 @@ fn by_queue(
     holders.collect()
 }
 
-/// A pod of the same Deployment that holds quota of the same queue, which this one is to replace: in an update that makes new pods
-/// before it ends old ones, both wait for each other. None where an older one of it waits, too: that would come before this one, which is not
-/// of the update alone.
+/// Returns a pod of the same Deployment that holds quota of the same queue and that this pod is to replace. In an update that makes new pods
+/// before it ends old ones, both wait for each other. Returns none where an older pod of the Deployment waits too: it would come before this
+/// one, so the update alone does not explain the waiting.
 pub(super) fn old_replica(cluster: &Cluster, id: PodId) -> Option<&Pod> {
     let pod = cluster.pod(id)?;
     let family = family(pod)?;
     let queue = cluster.queue(pod.queue?);
-    // Of one ReplicaSet, Job or StatefulSet, all are meant to run at once.
+    // The pods of one `ReplicaSet`, Job or `StatefulSet` are all meant to run at once.
     let is_old = |other: &&Pod| {
         other.controller != pod.controller && other.namespace == pod.namespace && family_is(other, family)
     };
@@ -164,7 +165,7 @@ pub(super) fn old_replica(cluster: &Cluster, id: PodId) -> Option<&Pod> {
     holders.filter_map(|holder| cluster.pod(holder)).find(is_old)
 }
 
-/// Whether a pod that waits for this would get in if another one gave back what it holds.
+/// Whether a waiting pod would get in if another pod gave back what it holds.
 pub(super) fn would_make_room(short: &[Short], other: &Pod) -> bool {
     let Some(charge) = &other.charge else { return false };
     short.iter().all(|short| {
@@ -183,11 +184,11 @@ fn family_is(pod: &Pod, wanted: &str) -> bool {
     family(pod) == Some(wanted)
 }
 
-/// The letters of which Kubernetes makes hashes.
+/// The letters and digits that Kubernetes uses in hashes.
 const OF_HASHES: &str = "bcdfghjklmnpqrstvwxz2456789";
 
-/// The Deployment of a pod, by the name of its `ReplicaSet`: the name, and the hash of the pod's template. Who makes a `ReplicaSet` by
-/// hand seldom gives it such a name.
+/// Returns the name of a pod's Deployment, taken from the name of its `ReplicaSet`: that name followed by the hash of the pod's template. A
+/// `ReplicaSet` that a user makes by hand seldom has such a name.
 fn family(pod: &Pod) -> Option<&str> {
     let (kind, name) = pod.controller.as_ref()?.object()?;
     let (deployment, hash) = name.rsplit_once('-')?;
@@ -195,16 +196,16 @@ fn family(pod: &Pod) -> Option<&str> {
     (kind == "ReplicaSet" && is_hash).then_some(deployment)
 }
 
-/// Whether a controller of its namespace made a pod: by the name of its kind, or for a Deployment by its `ReplicaSet`.
+/// Whether this controller of the pod's namespace made a pod: by the controller's kind and name, or for a Deployment by its `ReplicaSet`.
 pub(super) fn is_of(pod: &Pod, kind: &str, name: &str) -> bool {
     if kind == "Deployment" {
         return family_is(pod, name);
     }
-    // Nothing is put together of what may be a megabyte, for each pod that is looked at.
+    // Compared without building a string: names may be a megabyte long, and many pods are looked at.
     pod.controller.as_ref().and_then(|controller| controller.object()) == Some((kind, name))
 }
 
-/// Whether a Job made a pod.
+/// Whether this Job made a pod.
 pub(super) fn is_of_job(pod: &Pod, name: &str) -> bool {
     is_of(pod, WorkloadKind::Job.as_str(), name)
 }

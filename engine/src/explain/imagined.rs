@@ -1,5 +1,5 @@
-//! Answers about what is not there: whether it would be let in if it were created now. Of what is taken as a whole or not at all, whether all of
-//! it would.
+//! Answers about pods that do not exist: whether they would be let in if they were created now. Of a workload that is taken as a whole or
+//! not at all, whether all of it would be.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) fn of_imagined(cluster: &mut Cluster, namespace: &str, made: Made, no
     let shapes: Vec<_> = shapes.collect();
     let status = match shapes.first() {
         Some((first, _)) => {
-            // Also one is not there that other pods name: it is known by its name alone.
+            // A group that does not exist, but that other pods name, is known by its name alone.
             let is_there = first.group.is_some_and(|id| cluster.workload(id).terms.is_some());
             let missing_group = names_group && !is_there;
             of_shapes(cluster, namespace, &shapes, whole, missing_group, now)
@@ -55,10 +55,10 @@ pub(super) fn of_imagined(cluster: &mut Cluster, namespace: &str, made: Made, no
     status
 }
 
-/// What Cardgate would not hold, or not yet.
+/// Answers for pods that Cardgate would not hold, or not yet.
 fn unheld(claims_by_template: bool) -> CardReviewStatus {
     if claims_by_template {
-        // The door holds it until it is known whether they are for cards.
+        // The admission webhook holds the pod until it is known whether the claims are for cards.
         let said = "what its claims are for is known once Kubernetes has made them from their templates: kubectl card simulate does so";
         let mut status = CardReviewStatus {
             blocks: vec![Reason::ResourceClaimNotFound.block(said)],
@@ -95,7 +95,7 @@ fn of_shapes(
     let place = (Reverse(shape.priority), LAST);
     let is_alone = of_group.is_empty() && !missing_group;
     let when = is_alone.then(|| estimate(cluster, &found, &before(cluster, shape, place), now));
-    // What is said of all of it says more than the same of one pod.
+    // What is said of the whole group says more than the same reason of one pod.
     let is_said = |why: &Explanation<'_>| of_group.iter().any(|block| block.reason == why.reason.as_str());
     let found: Vec<_> = found.into_iter().filter(|why| !is_said(why)).collect();
     let mut status = CardReviewStatus {
@@ -112,7 +112,7 @@ fn of_shapes(
     if status.blocks.is_empty() {
         status.admitted = true;
         status.message = if queue.is_empty() {
-            // CrossQuota alone holds it.
+            // Only CrossQuota holds the pod.
             "it would be let in now".to_owned()
         } else {
             format!("it would be let in now, in queue {queue}")
@@ -126,7 +126,7 @@ fn of_shapes(
     status
 }
 
-/// What keeps out what these pods are parts of: the Job that is taken as a whole, and the group that they join.
+/// Returns what keeps out the workloads that these pods are part of: the Job that is taken as a whole, and the group that they join.
 fn of_groups(
     cluster: &mut Cluster,
     namespace: &str,
@@ -135,7 +135,7 @@ fn of_groups(
 ) -> Vec<Block> {
     let group = shapes.first().and_then(|(shape, _)| shape.group);
     let group = group.filter(|group| Some(*group) == whole || !cluster.groups_are_absent());
-    // A Job in Job mode whose pods belong to a group besides is asked by itself first.
+    // A Job in Job mode whose pods also belong to a group is asked by itself first.
     let job = whole.filter(|whole| Some(*whole) != group);
     let of_job = job.and_then(|job| block_of_job(cluster, namespace, job, shapes));
     let of_group = group.map(|group| blocks_of_group(cluster, namespace, group, shapes));

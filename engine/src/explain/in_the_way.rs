@@ -9,7 +9,7 @@ use crate::decide::obstacles::obstacles;
 use crate::ids::PodId;
 use crate::reason::{Outlook, Reason};
 
-/// What stands in the way of pods of this shape: first what was found first.
+/// Returns what stands in the way of pods of this shape; what was found first comes first.
 pub(super) fn of_shape<'c>(
     cluster: &'c Cluster,
     shape: &'c Shape,
@@ -19,7 +19,8 @@ pub(super) fn of_shape<'c>(
     let first_found = first.map(|reason| explanation::find(cluster, Case::Pod(shape), pod, reason));
     let besides = of_shape_besides(cluster, shape, pod, first);
     let found: Vec<_> = first_found.into_iter().chain(besides).collect();
-    // Where each may pass and never all of them together, what is told first says so, as on the pod itself; and of nodes what excludes the pod.
+    // Where each obstacle may pass, but never all of them together, the first one says so, as on the pod itself. Of nodes, the explanation
+    // says whether they exclude the pod.
     let may_pass = found.iter().all(|why| why.outlook == Outlook::NotYet);
     let all_told = found.into_iter().enumerate().map(|(place, why)| {
         if place == 0 && may_pass || why.reason == Reason::NoNodeFits {
@@ -31,7 +32,7 @@ pub(super) fn of_shape<'c>(
     all_told.collect()
 }
 
-/// The same without what was found first.
+/// Returns the same without what was found first.
 pub(super) fn of_shape_besides<'c>(
     cluster: &'c Cluster,
     shape: &'c Shape,
@@ -47,7 +48,7 @@ pub(super) fn blocks(found: &[Explanation<'_>], namespace: &str) -> Vec<Block> {
     found.iter().map(|why| why.block(namespace)).collect()
 }
 
-/// The answer in one sentence, and what would help: of what helps never before what waiting may bring.
+/// Sets the answer's sentence and what would help. An obstacle that never passes is told before one that time may remove.
 pub(super) fn summed_up(status: &mut CardReviewStatus, who: &str) {
     let never = |block: &&Block| block.outlook == crds::card_review::Outlook::Never;
     let Some(first) = status.blocks.iter().find(never).or(status.blocks.first()) else {

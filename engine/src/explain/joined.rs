@@ -1,4 +1,4 @@
-//! Why a group would not be let in with pods that are asked about and are not there.
+//! Why a group would not be let in with pods that are asked about and do not exist.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::reason::{About, Reason};
 
-/// What is said where each pod would be let in by itself.
+/// The message where each pod would be let in by itself.
 const NOT_FOR_ALL: &str = "there is enough for it by itself, and not for all of them";
 
-/// Pods that are asked about: of each shape, and how many.
+/// The pods that are asked about: their shapes, and how many of each.
 pub(super) type Joining<'s> = &'s [(Arc<Shape>, u64)];
 
-/// What keeps a group out that these pods join.
+/// Returns what keeps out a group that these pods join.
 pub(super) fn blocks_of_group(
     cluster: &mut Cluster,
     namespace: &str,
@@ -50,13 +50,13 @@ pub(super) fn blocks_of_group(
         .collect()
 }
 
-/// What keeps a Job from being resumed of which these are the first pods.
+/// Returns what keeps a Job from being resumed, where these are its first pods.
 pub(super) fn block_of_job(cluster: &Cluster, namespace: &str, id: WorkloadId, joining: Joining<'_>) -> Option<Block> {
     let found = check_alone(cluster, id)?;
     Some(block(cluster, namespace, id, joining, &found))
 }
 
-/// What is said of a Job that would be held until something is kept again for those of its namespace.
+/// Returns what is said of a Job that would be held until something is kept again for workloads of its namespace.
 pub(super) fn block_aside(cluster: &Cluster, id: WorkloadId) -> Option<Block> {
     cluster.stands_aside_until(id)?;
     let terms = cluster.workload(id).terms.as_ref()?;
@@ -116,7 +116,7 @@ fn refused<'c>(
     }
 }
 
-/// What a queue says to it as a whole, and whether that may ever be another thing.
+/// Returns what a queue says to the workload as a whole, and whether that may ever change.
 fn as_a_whole<'c>(
     cluster: &'c Cluster,
     id: WorkloadId,
@@ -155,7 +155,7 @@ fn as_a_whole<'c>(
     (Extent::Alone, What::Said(said.unwrap_or_default()), true)
 }
 
-/// What its pods lack that would be let in together, and whether the one that is told may ever have it.
+/// Returns what the workload's pods lack that would be let in together, and whether the pod that is told may ever have it.
 fn in_pods<'c>(
     cluster: &'c Cluster,
     id: WorkloadId,

@@ -1,4 +1,4 @@
-//! What a pod is told that waited and has been let in.
+//! What a pod is told that waited and is now let in.
 
 use crds::configuration::Enforcement;
 use crds::keys::CROSS_QUOTA_LABEL;
@@ -6,7 +6,7 @@ use crds::keys::CROSS_QUOTA_LABEL;
 use crate::cluster::Cluster;
 use crate::cluster::pod::Pod;
 
-/// By whom a pod was let in, with which cards; or why nothing held it any more.
+/// Returns which queue let a pod in, with which cards; or why nothing held the pod any more.
 pub fn let_in(cluster: &Cluster, pod: &Pod) -> String {
     let Some(queue) = pod.queue.map(|queue| cluster.queue(queue)) else {
         return "let in: nothing that the pod asks for is charged to a queue".to_owned();

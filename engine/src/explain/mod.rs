@@ -1,4 +1,4 @@
-//! Why something waits, in words and numbers that a user can act on: what conditions, events and statuses say comes from here.
+//! Why something waits, in words and numbers that a user can act on: the texts of conditions, events and statuses come from here.
 
 mod allocated;
 mod answer;
@@ -41,12 +41,12 @@ pub use progress::{Progress, progress};
 pub use refresh::{Fresh, Refresher, Reminder};
 pub use review::{Asked, Unknown, review};
 
-/// How long a pod waits before it is told why: one that gets in at once is spared the write.
+/// How long a pod waits before it is told why. A pod that gets in at once is spared the write.
 const PATIENCE: SignedDuration = SignedDuration::from_millis(700);
-/// Who was created so much later than now was created by a clock that has been set back since.
+/// An object whose creation time is further than this in the future was created before the clock was set back.
 const AHEAD: SignedDuration = SignedDuration::from_secs(5);
 
-/// Whether somebody has been there for long enough to be told why he waits.
+/// Whether an object has existed long enough to be told why it waits.
 fn has_been_patient(created: Timestamp, now: Timestamp) -> bool {
     let age = now.duration_since(created);
     age >= PATIENCE || age < -AHEAD
@@ -59,7 +59,7 @@ pub enum Subject {
     Pod(PodId),
     /// A `PodGroup` or a Job.
     Workload(WorkloadId),
-    /// A queue: why it takes no pods until it is mended.
+    /// A queue: why it takes no pods until it is repaired.
     Queue(QueueId),
 }
 
@@ -67,13 +67,13 @@ pub enum Subject {
 #[derive(Debug, Clone, Copy)]
 enum Case<'c> {
     Pod(&'c Shape),
-    /// A pod that others hold, by these gates.
+    /// A pod that others hold, by scheduling gates of these names.
     HeldElsewhere(&'c str),
     Workload(WorkloadId),
     Queue(&'c str),
 }
 
-/// Why something waits; none where nothing has been found in its way.
+/// Returns why something waits; none where nothing has been found in its way.
 pub fn explain(cluster: &Cluster, subject: Subject) -> Option<Explanation<'_>> {
     let (case, reason) = refusal(cluster, subject)?;
     let pod = match subject {
@@ -84,7 +84,7 @@ pub fn explain(cluster: &Cluster, subject: Subject) -> Option<Explanation<'_>> {
     Some(found.with_what_is_beyond(case))
 }
 
-/// The same in one word and few others: who only lacks a node is told so without a look at every one.
+/// Returns why something waits, in one word and a short text. For a pod that only lacks a node, this does not look at every node.
 pub fn explain_in_brief(cluster: &Cluster, subject: Subject) -> Option<(Reason, String)> {
     let (case, reason) = refusal(cluster, subject)?;
     let said = match (case, reason) {
@@ -95,12 +95,12 @@ pub fn explain_in_brief(cluster: &Cluster, subject: Subject) -> Option<(Reason, 
     Some((reason, said))
 }
 
-/// Why something waits, in one word.
+/// Returns why something waits, in one word.
 pub fn reason(cluster: &Cluster, subject: Subject) -> Option<Reason> {
     refusal(cluster, subject).map(|(_, reason)| reason)
 }
 
-/// What is explained, and the reason.
+/// Returns what is explained, and the reason.
 fn refusal(cluster: &Cluster, subject: Subject) -> Option<(Case<'_>, Reason)> {
     Some(match subject {
         Subject::Pod(id) => {
@@ -118,9 +118,9 @@ fn refusal(cluster: &Cluster, subject: Subject) -> Option<(Case<'_>, Reason)> {
     })
 }
 
-/// What is told where the API server refuses to let something in.
+/// Returns the message where the API server refuses to let something in.
 fn refusal_of_write(what: &str, message: &str, until: Option<Timestamp>) -> String {
-    // A policy's message may be as long as its author likes.
+    // The length of a policy's message is up to its author.
     const MOST: usize = 600;
     let message = printable(&message[..message.floor_char_boundary(MOST)]);
     let until = until.map_or_else(|| "later".to_owned(), |until| format!("at {until}"));

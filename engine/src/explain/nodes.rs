@@ -12,19 +12,19 @@ use crate::decide::census::{self, Looks, kept_for_others};
 use crate::decide::mgpu;
 use crate::decide::verdict::{check_of, is_for};
 
-/// What is said of nodes that would take the pod, were it not for others.
+/// What is said of nodes that would take the pod if room on them were not set aside.
 const SET_ASIDE: &str = "whose room is set aside for pods that wait for others to end";
 
-/// Which of its alternatives a pod's queue has too little left of.
+/// Returns whether a pod's queue has too little quota left for an alternative.
 fn lacks_quota<'c>(cluster: &'c Cluster, shape: &'c Shape) -> impl Fn(&Alternative) -> bool + 'c {
     let has_room = |dimension, asked| cluster.room_for(shape, dimension, asked).is_ok();
     let check = check_of(cluster, shape, has_room);
-    // Of a queue that is not for its namespace, nothing is said of quotas.
+    // Where the queue is not for the pod's namespace, nothing is said of quotas.
     let is_limited = !cluster.queue(shape.queue).is_nameless() && is_for(cluster, shape.queue, &shape.namespace);
     move |alternative| is_limited && check.without_room(alternative).next().is_some()
 }
 
-/// What nodes say to a pod of which none can take it.
+/// Returns what nodes say to a pod that none of them can take.
 pub(super) fn none_takes<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
     let lacks_quota = lacks_quota(cluster, shape);
     let looks = Looks::of_message();
@@ -78,7 +78,7 @@ pub(super) fn none_takes<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) ->
     let mut counts = Vec::new();
     for alternative in &alternatives {
         let of_same_cards = count(Some(alternative));
-        // Those that differ in numbers alone have the same nodes, and may differ in how many have room.
+        // Alternatives that differ only in numbers have the same nodes, but may differ in how many have room.
         if !counts.contains(&of_same_cards) {
             counts.push(of_same_cards);
         }
@@ -96,7 +96,7 @@ pub(super) fn none_takes<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) ->
     }
 }
 
-/// The cards that a node must have for an alternative, and by which way where it is not one for all.
+/// Returns the cards that a node must have for an alternative. Where the cards come in several ways, says by which way each comes.
 fn cards_of_nodes(cluster: &Cluster, alternative: &Alternative) -> String {
     let names = cluster.names();
     let ways = alternative.set().and_then(|set| Some((set, set.requested()?.0)));
@@ -111,16 +111,16 @@ fn cards_of_nodes(cluster: &Cluster, alternative: &Alternative) -> String {
     )
 }
 
-/// What a pod may have of cards, as far as the cluster has them.
+/// Returns the alternatives of a pod of which the cluster has all cards.
 fn known_alternatives<'c>(cluster: &Cluster, shape: &'c Shape) -> Vec<&'c Alternative> {
     let is_known = |alternative: &&Alternative| alternative.all(|card| cluster.resource_of(card).is_some());
     shape.task.alternatives.iter().filter(is_known).collect()
 }
 
-/// What mGPU nodes say to a pod of which none has cards for it.
+/// Returns what mGPU nodes say to a pod for which none of them has cards.
 pub(super) fn none_has_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
     let Some(request) = &shape.task.mgpu else {
-        // The first of a group that is refused speaks for all.
+        // The pod of a group that is refused first speaks for all its pods.
         return What::Said(format!("of a pod of its group that asks for shares of cards: {lead}"));
     };
     let kept = kept_for_others(cluster, shape);

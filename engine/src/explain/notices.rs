@@ -1,4 +1,4 @@
-//! What there is to say to waiting pods: why they wait.
+//! What waiting pods are told: why they wait.
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ use crate::trail::{Trail, Work};
 pub struct Notice {
     /// The pod whose condition and event it is for.
     pub pod: PodRef,
-    /// The queue that it waits in.
+    /// The queue that the pod waits in.
     pub queue: Arc<str>,
-    /// The card or alternatives that it asks for.
+    /// The card or alternatives that the pod asks for.
     pub card: Option<String>,
-    /// Whether it was told a reason before, this one or another.
+    /// Whether the pod was told any reason before.
     pub told_before: bool,
     /// The reason, in one word.
     pub reason: Reason,
@@ -37,25 +37,25 @@ pub struct Notice {
     pub outlook: Outlook,
 }
 
-/// What may be spent on those that are told something at once: who says much about nodes, of which there are many, and who belongs to a
-/// group of thousands, has turns of its own, and what others wait for comes between.
+/// The most steps that may be spent on telling reasons at once. Pods that say much about nodes where there are many nodes, and pods of
+/// groups of thousands, get further turns, and other work is done in between.
 pub(super) const STEPS_AT_ONCE: u64 = 4_000_000;
-/// What each waiting pod of a group costs whenever one of them, or the group, is told something.
+/// The cost for each waiting pod of a group, whenever one of the pods, or the group, is told something.
 const STEPS_OF_MEMBER: u64 = 256;
 
-/// What to tell waiting pods, at most `limit` of them, fewer where nodes are compared with much, and remembers them as told. Pods that have
-/// waited for less than a moment are passed over: they may yet get in at once.
+/// Returns what to tell waiting pods, and remembers them as told: at most `limit` pods, and fewer where much has to be compared with nodes.
+/// Pods that have waited for less than a moment are passed over, since they may yet get in at once.
 pub fn notices(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Notice> {
     notices_watched(cluster, now, limit, &())
 }
 
-/// The same; `trail` is told whose waiting is being explained.
+/// Does the same as [`notices`]. `trail` is told which pod's waiting is being explained.
 pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail: &dyn Trail) -> Vec<Notice> {
     debug_assert!(
         has_found_all(cluster),
         "a pod has not been told why it waits, and nobody knows"
     );
-    // Pods that others hold have a turn too.
+    // Pods that others hold get a turn too.
     let may_be_told = |created| has_been_patient(created, now);
     let of_own = limit.saturating_sub(usize::from(limit > 1 && cluster.has_held_elsewhere(may_be_told)));
     let untold = untold_pods(cluster, now, of_own);
@@ -96,14 +96,14 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
     notices
 }
 
-/// What it costs to find what to tell a pod of this shape that waits for this reason: it is compared with all nodes, and with those of its
-/// group.
+/// Returns the cost of finding what to tell a pod of this shape that waits for this reason. The pod is compared with all nodes, and with the
+/// pods of its group.
 pub(super) fn cost_of_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> u64 {
     let of_group = shape.group.map_or(0, |group| cost_of_workload(cluster, group));
     cost_of_shape(cluster, shape, Some(reason)).saturating_add(of_group)
 }
 
-/// Cards are searched for who waits for shares of them, and for nobody else.
+/// Returns the cost for one shape. Cards are searched only for pods that wait for shares of cards.
 fn cost_of_shape(cluster: &Cluster, shape: &Shape, reason: Option<Reason>) -> u64 {
     let of_cards = match reason.map(Reason::about) {
         Some(About::Mgpu) => census::cost_of_cards(cluster, shape),
@@ -112,8 +112,8 @@ fn cost_of_shape(cluster: &Cluster, shape: &Shape, reason: Option<Reason>) -> u6
     census::cost_of_all(cluster, shape).saturating_add(of_cards)
 }
 
-/// What it costs to find what to tell a workload: its pods are gone through, and nodes are asked for one shape of them after the other until
-/// one lacks something.
+/// Returns the cost of finding what to tell a workload. Its pods are gone through, and nodes are asked for one shape of them after the other
+/// until one lacks something.
 pub(super) fn cost_of_workload(cluster: &Cluster, id: WorkloadId) -> u64 {
     let line = &cluster.workload(id).line;
     let members = STEPS_OF_MEMBER.saturating_mul(u64::try_from(line.len()).unwrap_or(u64::MAX));
@@ -131,7 +131,7 @@ pub(super) fn cost_of_workload(cluster: &Cluster, id: WorkloadId) -> u64 {
     members.saturating_add(asked)
 }
 
-/// Whether those that may have to be told something are the same that a look at everybody who waits finds.
+/// Whether the list of pods that may have to be told something agrees with a look at all waiting pods.
 fn has_found_all(cluster: &Cluster) -> bool {
     let found = cluster
         .untold_queues_from(None)
@@ -141,7 +141,7 @@ fn has_found_all(cluster: &Cluster) -> bool {
     found.map(|peers| &peers.shape).eq(all.map(|peers| &peers.shape))
 }
 
-/// What to tell a waiting pod at this moment; none where nothing has been found in its way.
+/// Returns what to tell a waiting pod at this moment; none where nothing has been found in its way.
 pub(super) fn notice(cluster: &Cluster, id: PodId) -> Option<Notice> {
     let known = cluster.pod(id)?;
     let explanation = explain(cluster, Subject::Pod(id))?;
@@ -157,7 +157,7 @@ pub(super) fn notice(cluster: &Cluster, id: PodId) -> Option<Notice> {
     })
 }
 
-/// What to tell a pod that stands aside from the beginning, since the scheduler could not place those that came before it.
+/// Returns what to tell a pod that stands aside from the beginning, because the scheduler could not place earlier pods like it.
 pub fn stands_aside(cluster: &mut Cluster, uid: &str) -> Option<Notice> {
     tell_aside(cluster, uid, Reason::ReservationTimeout, |waits| {
         let until = waits.aside_until.filter(|_| waits.write_refusals == 0)?;
@@ -168,7 +168,8 @@ pub fn stands_aside(cluster: &mut Cluster, uid: &str) -> Option<Notice> {
     })
 }
 
-/// What to tell a pod that the API server refuses to let in, in its words. It stands aside, so nobody else tells it anything.
+/// Returns what to tell a pod that the API server refuses to let in, with the API server's message. The pod stands aside, so it is told
+/// nothing else.
 pub fn refused_write(cluster: &mut Cluster, uid: &str, message: &str) -> Option<Notice> {
     let reason = Reason::RefusedByApiServer;
     tell_aside(cluster, uid, reason, |waits| {

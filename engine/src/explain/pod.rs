@@ -28,14 +28,14 @@ pub(super) const ALL_EXCLUDED: &str = "the pod excludes every node that has what
 /// What a pod is told that no mGPU node would take.
 pub(super) const NO_MGPU_NODE: &str = "no mGPU node would take the pod, whatever is free on it";
 
-/// What a pod is told that others hold, by the gates of these names.
+/// Returns what a pod is told that others hold, by scheduling gates of these names.
 pub(super) fn held_elsewhere(gates: &str) -> String {
     format!(
         "the pod is held by others' scheduling gates ({gates}): it holds no quota, and it is not its turn before they are gone"
     )
 }
 
-/// Why a pod waits, with the numbers of this moment.
+/// Returns why a pod waits, with the numbers of this moment.
 pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -> What<'c> {
     const NOT_NOW: &str = "no node can take the pod now";
     let said = match reason {
@@ -86,7 +86,8 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
         Reason::ReservationTimeout => {
             "the pod lets others go first for a while: the scheduler could not place earlier ones of its controller".to_owned()
         }
-        // A pod may wait for what another of its gang lacks, and its own queue be for others: what that has is not its to know.
+        // A pod may wait for what another pod of its gang lacks, while its own queue is not for its namespace. What that queue has is then
+        // not told to the pod.
         Reason::InsufficientCpuQuota | Reason::InsufficientMemoryQuota | Reason::InsufficientScalarQuota
             if !is_for(cluster, shape.queue, &shape.namespace) =>
         {
@@ -114,7 +115,7 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
             );
             return nodes::none_has_cards(cluster, shape, lead);
         }
-        // That is for its group to say, and for whoever holds it.
+        // The pod's group, or whatever holds the pod, says this.
         Reason::HeldByAnotherGate
         | Reason::PodGroupNotFound
         | Reason::PodGroupInvalid
@@ -130,14 +131,14 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
     What::Said(said)
 }
 
-/// Of a pod that names cards, or claims them, under `admitOn: quota`.
+/// Said of a pod that names cards, or claims them, under `admitOn: quota`.
 const TOO_MANY_WAYS: &str = "too complex: the cards that the pod names, or that its resource claims leave, would have to be compared with \
                              more nodes than are looked at in one question: leave fewer of them to choose from, and say less about nodes";
 
 /// Whether a pod could be let in if others held nothing of what the reason is about.
 pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Reason) -> bool {
     match reason.about() {
-        // Whether a queue that is for others could ever have room is not for this pod to know.
+        // A pod may not learn whether a queue that is not for its namespace could ever have room.
         About::Quota(_) => {
             !is_for(cluster, shape.queue, &shape.namespace)
                 || !alternatives_with_quota_ever(cluster, shape).is_empty()
@@ -154,14 +155,14 @@ pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Rea
     }
 }
 
-/// Whether a pod is charged CPU and memory only as another one is charged for a claim that both share: it comes to be charged for that when the
-/// other one ends, and for CPU and memory no more (`cardUnlimitedCpuMemory`).
+/// Whether a pod is charged CPU and memory only because another pod pays for a claim that both share. When that pod ends, this one is
+/// charged for the claim, and no longer for CPU and memory (`cardUnlimitedCpuMemory`).
 fn is_charged_as_others_pay(cluster: &Cluster, shape: &Shape) -> bool {
     cluster.configuration().capacity_card.card_unlimited_cpu_memory
         && shape.task.claimed.as_ref().is_some_and(|claimed| claimed.shared)
 }
 
-/// Whether a pod lacks by itself what the reason is about, as things stand.
+/// Whether a pod itself lacks what the reason is about, as things stand.
 pub(super) fn lacks(cluster: &Cluster, shape: &Shape, reason: Reason, looks: &Looks) -> bool {
     match reason.about() {
         About::Quota(_) => {
@@ -177,7 +178,7 @@ pub(super) fn lacks(cluster: &Cluster, shape: &Shape, reason: Reason, looks: &Lo
     }
 }
 
-/// Whether some node could take a pod with this alternative if others held nothing of it; also where not all may be asked.
+/// Whether some node could take a pod with this alternative if others held nothing of the node. Also true where not all nodes may be asked.
 pub(super) fn has_node_ever(
     cluster: &Cluster,
     shape: &Shape,
@@ -192,7 +193,7 @@ pub(super) fn has_node_ever(
     })
 }
 
-/// What of a pod's claims it can't be charged for: which claim, and what of it.
+/// Returns which of a pod's claims can't be charged, and what of it.
 fn refused_claim(shape: &Shape) -> &str {
     let claimed = shape.task.claimed.as_ref();
     claimed
@@ -200,7 +201,7 @@ fn refused_claim(shape: &Shape) -> &str {
         .unwrap_or_default()
 }
 
-/// So many names a sentence holds.
+/// The most names in a sentence.
 const MOST_NAMES: usize = 8;
 
 pub(super) fn list(cluster: &Cluster, cards: impl Iterator<Item = CardId>) -> String {
@@ -243,7 +244,7 @@ fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
         );
     }
     if unknown.len() == shape.task.alternatives.len() {
-        // The first of them: whoever slips does so once.
+        // Only the first unknown name: usually a user makes one mistake.
         let cards = cluster.cards_of_nodes();
         let meant = unknown.first().and_then(|name| meant_card(name, cards));
         let meant = meant.map_or_else(String::new, |card| format!("did you mean {card}? "));
@@ -267,12 +268,12 @@ fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
     })
 }
 
-/// The resources by which a pod requests cards.
+/// Returns the resources by which a pod requests cards.
 fn requested_cards(cluster: &Cluster, shape: &Shape) -> String {
     listed(cluster, cluster.card_resources_of(&shape.task.request))
 }
 
-/// The resources by which a pod requests cards that claims other cards.
+/// Returns the resources by which a pod that claims cards requests further cards.
 fn requested_besides(cluster: &Cluster, shape: &Shape) -> String {
     let claimed = shape.task.claimed.iter();
     listed(
@@ -281,7 +282,7 @@ fn requested_besides(cluster: &Cluster, shape: &Shape) -> String {
     )
 }
 
-/// Names of resources, as much of each as is repeated: a pod that is only asked about may call them anything.
+/// Returns names of resources, each cut to a length that may be repeated: a pod that is only asked about may use any name.
 fn listed(cluster: &Cluster, resources: impl IntoIterator<Item = ResourceId>) -> String {
     let names = resources.into_iter();
     let names: Vec<_> = names
@@ -290,14 +291,14 @@ fn listed(cluster: &Cluster, resources: impl IntoIterator<Item = ResourceId>) ->
     names.join(" and ")
 }
 
-/// What the pod could name instead of a name that may be mistyped, by what it requests.
+/// Returns which cards the pod could name instead of a name that may be mistyped, judged by what the pod requests.
 pub(super) fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]) -> String {
     const MOST: usize = 5;
     let mut cards = cluster.cards_counted_by(|resource| shape.task.count(resource) > 0);
     if cards.is_empty() {
         return "the pod requests no resource by which the cluster has cards".to_owned();
     }
-    // Those that begin most alike first.
+    // Cards whose names begin most alike come first.
     let alike = |card: &str, name: &String| {
         let pairs = card.chars().zip(name.chars());
         pairs.take_while(|(a, b)| a.eq_ignore_ascii_case(b)).count()
@@ -309,7 +310,8 @@ pub(super) fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]
     format!("for what the pod requests the cluster has {cards}{more}")
 }
 
-/// What the pod's card name says, without spaces, or would say: those that are claimed together with a plus between them.
+/// Returns the cards that the pod's card name lists, or would list, without spaces. Cards that are claimed together have a plus between
+/// them.
 pub(super) fn alternatives(cluster: &Cluster, shape: &Shape) -> Option<String> {
     let mut cards = Vec::new();
     for alternative in &*shape.task.alternatives {

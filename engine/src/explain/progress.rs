@@ -1,4 +1,4 @@
-//! What there is to say about workloads: how far they are, and why not further.
+//! What workloads are told: how far they have come, and why not further.
 
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ use crate::steps::Steps;
 /// What there is to say about a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// Whose phase, conditions and events these are.
+    /// The workload whose phase, conditions and events these are.
     pub workload: WorkloadRef,
-    /// The queue that it asks for a place in.
+    /// The queue in which the workload asks for a place.
     pub queue: Arc<str>,
-    /// The phase that it is to show; none for a Job, and for a group whose phase is another's business.
+    /// The phase that the workload is to show; none for a Job, and for a group whose phase another component sets.
     pub phase: Option<Phase>,
-    /// Why it is not further, in one word, and with the numbers of this moment.
+    /// Why the workload has not come further, in one word, and with the numbers of this moment.
     pub refused: Option<(Reason, String)>,
-    /// Whether waiting can help, where it is refused.
+    /// Whether waiting can help, where the workload is refused.
     pub outlook: Option<Outlook>,
-    /// Whether it has not been told that reason before.
+    /// Whether the workload has not been told that reason before.
     pub news: bool,
 }
 
-/// What is new about workloads, at most `limit` of them, and remembers it as told. As with pods, those are passed over that
-/// have waited for less than a moment.
+/// Returns what is new about workloads, at most `limit` of them, and remembers it as told. As with pods, workloads that have waited for less
+/// than a moment are passed over.
 pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Progress> {
     let mut told = Vec::new();
     let mut later = cluster.take_moved_workloads();
@@ -66,7 +66,7 @@ pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Prog
     told
 }
 
-/// What there is to say about a workload at this moment; none where its object is not there.
+/// Returns what there is to say about a workload at this moment; none where its object does not exist.
 pub(super) fn progress_of(cluster: &Cluster, id: WorkloadId, news: bool) -> Option<Progress> {
     let workload = cluster.workload(id);
     let terms = workload.terms.as_ref()?;
@@ -81,15 +81,15 @@ pub(super) fn progress_of(cluster: &Cluster, id: WorkloadId, news: bool) -> Opti
     })
 }
 
-/// Whether a group that was not shown anything yet shows its phase already.
+/// Whether a group that Cardgate has not shown anything yet already shows its phase.
 fn phase_is_there(cluster: &Cluster, id: WorkloadId) -> bool {
     let workload = cluster.workload(id);
     let shows = workload.terms.as_ref().and_then(|terms| terms.phase.as_deref());
     workload.shown.is_none() && shows == phase(cluster, id).map(Phase::as_str)
 }
 
-/// The phase that a group is to show: Inqueue from when it is let into its queue, Running from when its first `minMember`
-/// pods are on their nodes.
+/// Returns the phase that a group is to show: Inqueue from when it is let into its queue, Running from when its first `minMember` pods are
+/// on their nodes.
 fn phase(cluster: &Cluster, id: WorkloadId) -> Option<Phase> {
     let workload = cluster.workload(id);
     let terms = workload.terms.as_ref()?;

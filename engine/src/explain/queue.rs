@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use crate::ids::QueueId;
 use crate::reason::Reason;
 
-/// Why a queue takes nothing from a namespace.
+/// Returns why a queue takes nothing from a namespace.
 pub(super) fn say(cluster: &Cluster, id: QueueId, namespace: &str, reason: Reason) -> String {
     let queue = cluster.queue(id);
     let name = &queue.name;

@@ -1,5 +1,5 @@
-//! Keeps true what those who wait were told: their reason may stay while its numbers change, and whether waiting can help. That is told at
-//! once; numbers are not.
+//! Keeps true what waiting pods and workloads were told. Their reason may stay while its numbers change, or while it changes whether waiting
+//! can help. A change of the latter is told at once; changed numbers are not.
 
 mod outlooks;
 
@@ -18,18 +18,18 @@ use crate::reason::{Outlook, Reason};
 use crate::refs::WorkloadRef;
 use crate::steps::Steps;
 
-/// How long numbers are kept that may have changed: a queue in which much happens must not write about all that waits in it all the
+/// How long numbers that may have changed are left as they are. Otherwise a busy queue would write to everything that waits in it all the
 /// time.
 const REFRESH: SignedDuration = SignedDuration::from_mins(2);
 
-/// When everything is told again, changed or not: API servers forget events after an hour, unless they are told otherwise.
+/// When everything is told again, changed or not: API servers drop events after an hour, unless configured otherwise.
 const AGAIN: SignedDuration = SignedDuration::from_mins(50);
 
-/// How many are remembered: somebody may make and delete pods and groups faster than they are looked at again. Where there are more,
-/// the namespaces that have most give way, and who is not remembered is told anew by another reason only.
+/// The most waiters that are remembered, since a user may make and delete pods and groups faster than they are looked at again. Where there
+/// are more, the namespaces with the most waiters give way. A waiter that is not remembered is told anew only when it has another reason.
 const MOST: usize = 50_000;
 
-/// Who waits and was told why.
+/// A pod or workload that waits and was told why.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Waiter {
     /// A pod, by its unique id.
@@ -37,7 +37,7 @@ enum Waiter {
     Workload(WorkloadRef),
 }
 
-/// A look that is ahead: when, and at whom.
+/// A scheduled look: its time, and the waiter to look at.
 type Look = (Timestamp, Waiter);
 
 /// What to tell.
@@ -47,14 +47,14 @@ pub enum Fresh {
     Pod(Notice),
     /// What a workload is told anew.
     Workload(Progress),
-    /// What somebody is told again, as before: their conditions say it, and events end.
+    /// What a waiter is told again unchanged: its conditions still say it, but events expire.
     Again(Box<Reminder>),
 }
 
-/// What somebody was told long ago, which is still so.
+/// What a waiter was told long ago, and what is still so.
 #[derive(Debug)]
 pub struct Reminder {
-    /// Who waits.
+    /// The object that waits.
     pub regarding: ObjectReference,
     /// Why, in one word.
     pub reason: Reason,
@@ -62,36 +62,36 @@ pub struct Reminder {
     pub message: String,
 }
 
-/// What those who wait were told, in the order in which it is looked at again: in each namespace by time, and namespace by namespace, so
-/// that no crowd in one of them keeps others waiting.
+/// What waiters were told, in the order in which they are looked at again: within a namespace by time, and the namespaces in turn, so that a
+/// crowd in one namespace does not keep others waiting.
 #[derive(Debug, Default)]
 pub struct Refresher {
     looks: BTreeMap<Arc<str>, VecDeque<Look>>,
-    /// How many there are of all namespaces.
+    /// The number of looks of all namespaces.
     count: usize,
-    /// When each namespace is due: of those that are not yet, the time of its first look.
+    /// The time of the first look of each namespace that is not due yet.
     ahead: BTreeSet<(Timestamp, Arc<str>)>,
-    /// The namespaces that are due, whose turn is next first.
+    /// The namespaces that are due; the next one first.
     due: VecDeque<Arc<str>>,
-    /// Each is looked at once, however often it is told something.
+    /// What each waiter was told. Each is looked at once, however often it is told something.
     told: HashMap<Waiter, Told>,
     outlooks: Outlooks,
 }
 
 #[derive(Debug)]
 struct Told {
-    /// Of the message, which may be long; none where it was told before this began.
+    /// The hash of the message, which may be long; none where it was told before this process began.
     hash: Option<u64>,
-    /// Whether waiting can help, as it was told; none where it was told before this began.
+    /// Whether waiting can help, as it was told; none where it was told before this process began.
     outlook: Option<Outlook>,
-    /// When it was told last.
+    /// When the waiter was last told something.
     said: Timestamp,
     look_at: Timestamp,
 }
 
 impl Refresher {
-    /// Remembers all pods and groups that wait and have been told why, by whoever decided before. Jobs show nothing of it, and are
-    /// told again by whoever begins to decide.
+    /// Remembers all waiting pods and groups that were told why by an earlier leader. Jobs show nothing of what they were told, so a new
+    /// leader tells them again.
     pub fn take_over(&mut self, cluster: &Cluster, now: Timestamp) {
         let groups = cluster.workloads().map(|(_, workload)| workload);
         for (group, terms) in
@@ -110,20 +110,20 @@ impl Refresher {
         }
     }
 
-    /// How many looks are ahead.
+    /// Returns how many looks are scheduled.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks whether there are none")]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// A pod is told this.
+    /// Notes that a pod is told this.
     pub fn note(&mut self, notice: &Notice, now: Timestamp) {
         let waiter = Waiter::Pod(Arc::clone(&notice.pod.uid));
         let told = (Some(hash(&notice.message)), Some(notice.outlook), now);
         self.remember(&notice.pod.namespace, waiter, told, now);
     }
 
-    /// A workload is told this.
+    /// Notes that a workload is told this.
     pub fn note_progress(&mut self, progress: &Progress, now: Timestamp) {
         if let Some((_, message)) = &progress.refused {
             let waiter = Waiter::Workload(progress.workload.clone());
@@ -158,12 +158,12 @@ impl Refresher {
         self.told.insert(waiter, told);
     }
 
-    /// Somebody is looked at before all others of its namespace.
+    /// Schedules a waiter before all others of its namespace.
     fn hasten(&mut self, cluster: &Cluster, waiter: Waiter, now: Timestamp) {
         let (Some(namespace), Some(told)) = (waiter.namespace(cluster), self.told.get_mut(&waiter)) else {
             return;
         };
-        // Who is not looked at now is in a few minutes.
+        // Without room, the waiter is looked at in a few minutes anyway.
         if self.count >= MOST {
             return;
         }
@@ -179,11 +179,11 @@ impl Refresher {
         self.count += 1;
     }
 
-    /// Forgets the last of the namespace that has most, for one that has fewer. False where this one has as many.
+    /// Forgets the last look of the namespace that has most, for a namespace that has fewer. Returns false where this namespace has as many.
     fn makes_room(&mut self, namespace: &str) -> bool {
         let own = self.looks.get(namespace).map_or(0, VecDeque::len);
         let most = self.looks.values_mut().max_by_key(|looks| looks.len());
-        // Who has more than another has one left afterwards, and stays where it is in line.
+        // A namespace with more than another has one look left afterwards, and so keeps its place in the order.
         let Some(looks) = most.filter(|looks| looks.len() > own + 1) else {
             return false;
         };
@@ -196,7 +196,7 @@ impl Refresher {
         true
     }
 
-    /// The next look that is due, of the namespace whose turn it is.
+    /// Returns the next look that is due, of the namespace whose turn it is.
     fn next_look(&mut self, now: Timestamp) -> Option<(Arc<str>, Look)> {
         while self.ahead.first().is_some_and(|(look_at, _)| is_due(*look_at, now)) {
             self.due.extend(self.ahead.pop_first().map(|(_, namespace)| namespace));
@@ -220,8 +220,8 @@ impl Refresher {
         Some((namespace, look))
     }
 
-    /// Looks at the next few: what to tell those whose reason is the same, and its numbers are not; and those who were told so long
-    /// ago that nobody can read it any more. First comes whom waiting can help by now and could not, or the other way round.
+    /// Looks at the next few waiters. Returns what to tell waiters whose reason is the same but whose message has changed, and waiters that
+    /// were told so long ago that the event is gone. Waiters for which it has changed whether waiting can help come first.
     pub fn refresh(&mut self, cluster: &Cluster, now: Timestamp, limit: usize) -> Vec<Fresh> {
         let mut anew = Vec::new();
         if limit > 0 {
@@ -238,7 +238,7 @@ impl Refresher {
             let Some((namespace, (look_at, waiter))) = self.next_look(now) else {
                 break;
             };
-            // Told something else since.
+            // The waiter was told something else since this look was scheduled.
             let Some(told) = self.told.remove(&waiter) else {
                 continue;
             };
@@ -246,7 +246,7 @@ impl Refresher {
                 self.told.insert(waiter, told);
                 continue;
             }
-            // Who was let in, or is told another reason now, is done with.
+            // A waiter that was let in, or is told another reason now, is dropped.
             steps.spend(cost(cluster, &waiter));
             let Some(fresh) = fresh(cluster, &waiter) else { continue };
             let hash = Some(hash(fresh.message()));
@@ -263,13 +263,13 @@ impl Refresher {
     }
 }
 
-/// Whether it is time for a look: one that is further ahead than any is was noted before the clock was set back.
+/// Whether it is time for a look. A look that lies further ahead than any look can was scheduled before the clock was set back.
 fn is_due(look_at: Timestamp, now: Timestamp) -> bool {
     look_at <= now || look_at > now + REFRESH
 }
 
 impl Waiter {
-    /// Where it waits; none where it is gone.
+    /// Returns the namespace in which the waiter waits; none where it is gone.
     fn namespace(&self, cluster: &Cluster) -> Option<Arc<str>> {
         Some(match self {
             Self::Pod(uid) => Arc::clone(&cluster.pod(cluster.pod_with_uid(uid)?)?.namespace),
@@ -279,7 +279,7 @@ impl Waiter {
 }
 
 impl Fresh {
-    /// Whether waiting can help; none where that is not known of it.
+    /// Returns whether waiting can help; none where that is not known.
     fn outlook(&self) -> Option<Outlook> {
         match self {
             Self::Pod(notice) => Some(notice.outlook),
@@ -296,7 +296,7 @@ impl Fresh {
         }
     }
 
-    /// The same for who has been told it already.
+    /// Returns the same as a reminder, for a waiter that was told it already.
     fn again(self) -> Option<Self> {
         let (regarding, (reason, message)) = match self {
             Self::Pod(notice) => (notice.pod.reference(), (notice.reason, notice.message)),
@@ -311,7 +311,7 @@ impl Fresh {
     }
 }
 
-/// What it costs to find what to tell somebody.
+/// Returns the cost of finding what to tell a waiter.
 fn cost(cluster: &Cluster, waiter: &Waiter) -> u64 {
     match waiter {
         Waiter::Pod(uid) => {
@@ -326,7 +326,7 @@ fn cost(cluster: &Cluster, waiter: &Waiter) -> u64 {
     }
 }
 
-/// What to tell somebody at this moment, for the reason that it was told last.
+/// Returns what to tell a waiter at this moment, if its reason is the one that it was told last.
 fn fresh(cluster: &Cluster, waiter: &Waiter) -> Option<Fresh> {
     match waiter {
         Waiter::Pod(uid) => {

@@ -7,7 +7,7 @@ use crate::cluster::Cluster;
 use crate::reason::{Outlook, Reason};
 
 impl Explanation<'_> {
-    /// What to do about it. Where waiting can help, that too.
+    /// Returns what to do about the explained reason. Where waiting can help, the sentence says that too.
     pub fn remedy(&self) -> String {
         if let Some(beyond) = &self.beyond {
             return beyond.remedy(self.is_of_pod).to_owned();
@@ -28,27 +28,27 @@ impl Explanation<'_> {
     }
 }
 
-/// What to do where every node that could take a pod takes none at the moment: it is nobody's pods that are in the way.
+/// The remedy where every node that could take a pod takes no pods at the moment: other pods are not in the way then.
 const AWAY: &str = "ask an administrator to have one of these nodes uncordoned (kubectl uncordon), or mended where it is not ready, or have \
                     a node added";
 
-/// How a remedy ends that has the limit raised.
+/// The end of a remedy that asks for a higher limit.
 const RAISED: &str = "have the quota raised";
 
 /// What would help where there is too little quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Raise {
-    /// More of what the queue deserves: it never has more (`enableOveruse`).
+    /// What the queue deserves: the queue never has more (`enableOveruse`).
     Deserved,
     /// A higher quota.
     Quota,
-    /// A higher quota of a queue, or fewer guarantees of those below it.
+    /// A higher quota of a queue, or fewer guarantees of the queues below it.
     QuotaOrGuarantees,
-    /// More that all queues have together.
+    /// More of what all queues have together, that is, more nodes.
     Nodes,
-    /// The same, which nodes have that take no pods at the moment.
+    /// Nodes that have it and that take no pods at the moment.
     NodesBack,
-    /// More that all queues have together, or fewer guarantees of other queues.
+    /// More of what all queues have together, or fewer guarantees of other queues.
     NodesOrGuarantees,
 }
 
@@ -58,7 +58,7 @@ impl Raise {
             Place::Level(at) => at.level,
             Place::Node(_) | Place::GpuNodes { .. } => None,
         };
-        // What a queue may have beside others is less than what it says.
+        // What other queues leave to this queue is less than its quota says.
         let is_cut = short.kept == Kept::AsLeft;
         let is_guaranteed = is_cut || matches!(short.used, Used::ByPods { reserved, .. } if reserved > 0);
         let is_away = || short.of.iter().any(|dimension| cluster.away(*dimension) > 0);
@@ -84,8 +84,8 @@ impl Raise {
     }
 }
 
-/// A remedy that says what is to be raised: a higher quota changes nothing where a queue never has more than it deserves, or where all
-/// queues together have no more.
+/// Returns a remedy that says what has to be raised. A higher quota changes nothing where a queue never has more than it deserves, or where
+/// all queues together have no more.
 fn with_what_is_raised(cluster: &Cluster, remedy: &str, short: &[Short]) -> String {
     let mut raise: Vec<_> = short.iter().map(|short| Raise::of(cluster, short)).collect();
     raise.sort_unstable();
@@ -98,7 +98,8 @@ fn with_what_is_raised(cluster: &Cluster, remedy: &str, short: &[Short]) -> Stri
 }
 
 impl Reason {
-    /// Whether waiting can help a pod with this reason, and what to do about it; both where only the numbers tell.
+    /// Returns what to do about this reason for a pod, with whether waiting can help. There are two entries where only the numbers decide
+    /// that.
     pub fn remedies(self) -> Vec<(Outlook, &'static str)> {
         let mut outlooks = vec![self.outlook(|| true), self.outlook(|| false)];
         outlooks.dedup();
@@ -106,12 +107,13 @@ impl Reason {
         remedies.map(|outlook| (outlook, self.remedy(outlook, true))).collect()
     }
 
-    /// What to do about it where every node that could take the pod takes none at the moment; none where no node may come back that does.
+    /// Returns what to do where every node that could take the pod takes no pods at the moment; none for reasons where a returning node
+    /// can't help.
     pub fn remedy_of_nodes_away(self) -> Option<&'static str> {
         matches!(self, Self::NoNodeFits | Self::InsufficientMgpu).then_some(AWAY)
     }
 
-    /// What to do about it, whoever waits: `of_pod` says that it is a pod.
+    /// Returns what to do about this reason. `of_pod` says whether what waits is a pod.
     pub(super) fn remedy(self, outlook: Outlook, of_pod: bool) -> &'static str {
         let never = outlook == Outlook::Never;
         match self {

@@ -1,8 +1,8 @@
-//! Answers to questions about what waits, for people: everything that stands in the way, who is before it, and what would help.
+//! Answers users' questions about what waits: everything that stands in the way, which pods come first, and what would help.
 //!
-//! Names of pods are those of the namespace that asks; all others are counted, and of a queue that is not for this namespace not even
-//! that. What it takes is bounded: each node is looked at once for each card that the pod may name, each waiting pod of the queue and each
-//! holder at most once.
+//! An answer names only pods of the asking namespace. Other pods are counted, and of a queue that is not for this namespace they are not
+//! even counted. The work is bounded: each node is looked at once for each card that the pod may name, and each waiting pod of the queue and
+//! each holder at most once.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -30,7 +30,7 @@ use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::{Outlook, Reason};
 use crate::refs::WorkloadKind;
 
-/// What is asked about is not there.
+/// What is asked about is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unknown {
     /// Nothing of this kind in the namespace has the name.
@@ -42,10 +42,10 @@ pub enum Unknown {
         kind: String,
         /// Its name.
         name: String,
-        /// Where it was looked for.
+        /// The namespace in which it was looked for.
         namespace: String,
     },
-    /// Controllers are known by their pods alone, and of this one there is none.
+    /// Controllers are known only by their pods, and this one has none.
     #[error(
         "{kind} {name:?} has no pods in namespace {namespace}, as far as is known: is the name right, was it created, and is it not scaled to 0? \
          Ask kubectl -n {namespace} get for it"
@@ -55,10 +55,10 @@ pub enum Unknown {
         kind: String,
         /// Its name.
         name: String,
-        /// Where its pods were looked for.
+        /// The namespace in which its pods were looked for.
         namespace: String,
     },
-    /// It makes no pods itself.
+    /// The object makes no pods itself.
     #[error(
         "CronJob {name:?} makes no pods itself: ask about one of its Jobs, job/NAME (kubectl -n {namespace} get cronjobs,jobs shows whether it is \
          there, and they are)"
@@ -66,24 +66,24 @@ pub enum Unknown {
     OfJobs {
         /// Its name.
         name: String,
-        /// Where it would be.
+        /// The namespace in which it would be.
         namespace: String,
     },
-    /// No queue has the name: queues are in no namespace.
+    /// No queue has the name. Queues are in no namespace.
     #[error("queue {0:?} is not known: kubectl get queues lists those that there are")]
     Queue(String),
 }
 
-/// What is asked about, read.
+/// The question, after it was read.
 #[derive(Debug)]
 pub enum Asked {
-    /// What is there.
+    /// About something that exists.
     Existing(Reviewed),
-    /// What need not be there.
+    /// About something that need not exist.
     Imagined(Box<Made>),
 }
 
-/// Answers a question of somebody who may read the pods of this namespace.
+/// Answers a question of a user who may read the pods of this namespace.
 pub fn review(
     cluster: &mut Cluster,
     namespace: &str,
@@ -136,20 +136,20 @@ pub fn review(
             id.map(|id| of_queue(cluster, namespace, id))
                 .ok_or_else(|| Unknown::Queue(short(&name)))
         }
-        // Read by who asks: there is nothing left of it.
+        // The caller has read manifests already, so none is left here.
         Reviewed::Manifest(_) => Err(unknown("Pod", "")),
     }
 }
 
-/// How much of a name is repeated that nothing has.
+/// The most characters of an unknown name that are repeated.
 const MOST_NAME: usize = 64;
 
-/// The pod of these that waits first; else any.
+/// Returns the first waiting one of these pods; if none waits, any of them.
 fn first_pod(cluster: &Cluster, namespace: &str, wanted: &dyn Fn(&Pod) -> bool) -> Option<PodId> {
     let pods = cluster.pods_by_id();
     let own = pods.filter(|(_, pod)| *pod.namespace == *namespace && wanted(pod));
     own.min_by_key(|(id, pod)| {
-        // Of those that are being let in, it is still known how they waited.
+        // For pods that are being let in, it is still known how they waited.
         let rank = match pod.stage {
             Stage::Waiting => 0,
             Stage::Blocked => 1,
@@ -167,11 +167,11 @@ fn of_job(cluster: &Cluster, namespace: &str, name: &str, now: Timestamp) -> Opt
     let by_its_pods = || first_pod(cluster, namespace, &|pod| is_of_job(pod, name));
     let refused = job.filter(is_refused).map(as_a_whole);
     let of_pods = refused.or_else(|| by_its_pods().map(|id| of_pod(cluster, namespace, id, now)));
-    // One that asks for its cards in advance is known before it has pods, and when it has none any more.
+    // A Job that asks for its cards in advance is known before it has pods, and after they are gone.
     of_pods.or_else(|| job.filter(|id| cluster.workload(*id).terms.is_some()).map(as_a_whole))
 }
 
-/// Where a pod is, and if it waits, why.
+/// Says where a pod is, and if it waits, why.
 fn of_pod(cluster: &Cluster, namespace: &str, id: PodId, now: Timestamp) -> CardReviewStatus {
     let Some(pod) = cluster.pod(id) else {
         return CardReviewStatus::default();
@@ -225,7 +225,7 @@ fn stands_aside(until: Timestamp, now: Timestamp) -> Estimate {
     }
 }
 
-/// What is said of a pod with the gate where Cardgate touches none; anywhere else it takes the gate off.
+/// What is said of a pod with Cardgate's gate where Cardgate leaves pods alone. Anywhere else Cardgate takes the gate off.
 const OWN_GATE: &str = "it was created with the scheduling gate card.volcano.sh/quota, where Cardgate leaves pods alone: nobody takes the gate off";
 
 fn blocked(cluster: &Cluster, id: PodId, pod: &Pod, queue: Option<String>) -> CardReviewStatus {
@@ -305,7 +305,7 @@ fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestam
     }
 }
 
-/// A verb, in the form for one or for several.
+/// Returns a verb in the singular or the plural.
 fn verb(is_one: bool, one: &'static str, several: &'static str) -> &'static str {
     if is_one { one } else { several }
 }

@@ -19,37 +19,37 @@ use crate::reason::{About, Reason};
 /// What there is too little of.
 #[derive(Debug, Clone)]
 pub(super) struct Short {
-    /// Of what; what may be had in place of one another counts together.
+    /// The dimensions it is short of; several where they are alternatives, which count together.
     pub of: Vec<Dimension>,
     pub asked: i128,
-    /// The alternatives of a pod that lack it, as bits; none where it lacks that whatever cards it gets.
+    /// Which of a pod's alternatives lack it, as bits; 0 where the pod lacks it whatever cards it gets.
     pub ways: u64,
     pub used: Used,
-    /// How much there may be in use; none where that depends on what others do, or nothing limits it.
+    /// How much may be in use; none where that depends on what others do, or nothing limits it.
     pub limit: Option<i128>,
     pub place: Place,
-    /// For whom what is left is kept.
+    /// For which pods or workloads the rest is kept.
     pub kept: Kept,
 }
 
 /// What is in use.
 #[derive(Debug, Clone)]
 pub(super) enum Used {
-    /// By pods; and of that, so much is only kept free by guarantees.
+    /// In use by pods. `reserved` is the part that is only kept free by guarantees.
     ByPods { used: i128, reserved: i128 },
-    /// As workloads are taken: what pods hold, what is kept for others, and what of it counts as free; and what is written on the
-    /// queue, where that is not what it may have.
+    /// As workloads are counted: what pods hold, what is kept for others, and what of it counts as free. `written` is the quota written on
+    /// the queue, where the queue may have less.
     ByWorkloads { sums: Sums, written: Option<i128> },
 }
 
 /// Where there is too little.
 #[derive(Debug, Clone)]
 pub(super) enum Place {
-    /// In a queue, in one above it, or in the cluster.
+    /// In a queue, in a queue above it, or in the cluster.
     Level(At),
     /// On a node.
     Node(NodeId),
-    /// On so many of all GPU nodes, most of it being left on this one, whose quota says where it comes from.
+    /// On `without` of all `of` GPU nodes. The node that has most left is named, with where its quota comes from (`source`).
     GpuNodes {
         most_left: NodeId,
         without: usize,
@@ -63,36 +63,36 @@ pub(super) enum Place {
 pub(super) struct At {
     /// The queue that is asked.
     pub own: QueueId,
-    /// That queue or one above it; none where it is the cluster.
+    /// That queue or a queue above it; none for the cluster.
     pub level: Option<QueueId>,
 }
 
-/// For whom what is left is kept.
+/// For which pods or workloads the rest is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// For nobody: it is in use.
+    /// For none: it is in use.
     ForNobody,
-    /// For others who claim it, while the queue has what it deserves.
+    /// For other queues that claim it, while this queue has what it deserves.
     WhileBorrowing,
-    /// For others, since the queue never has more than it deserves (`enableOveruse`).
+    /// For other queues, since this queue never has more than it deserves (`enableOveruse`).
     AsDeserved,
-    /// For others, since that is all that is left to the queue beside them, or all that the cluster has.
+    /// For other queues, since that is all that they leave to this queue, or all that the cluster has.
     AsLeft,
-    /// For pods of higher priority, for which others were evicted.
+    /// For pods of higher priority, for which other pods were evicted.
     ForBetters,
-    /// There is room by now, which the next look sees.
+    /// There is room by now, which the next look will see.
     ForWhoLooks,
     /// There is room, and it is set aside for pods that wait for others to end.
     ForClaimants,
 }
 
-/// What the queue of a pod, or whoever is above it, has too little of: first what the reason names.
+/// Returns what a pod's queue, or a level above it, has too little of; what the reason names comes first.
 pub(super) fn of_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> Vec<Short> {
     let lacking = lacking(cluster, shape, reason).into_iter();
     lacking.map(|lack| of_quota(cluster, shape, lack)).collect()
 }
 
-/// What there is too little of for a pod, how much it asks for, and with which of its alternatives, as bits: none where with any.
+/// What there is too little of for a pod, how much the pod asks for, and with which of its alternatives, as bits; 0 means with all of them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lack {
     dimension: Dimension,
@@ -110,12 +110,12 @@ impl Lack {
     }
 }
 
-/// Everything that the queue, or whoever is above it, has too little of, and how much is asked for: first what the reason names.
+/// Returns everything that the queue, or a level above it, has too little of, and how much is asked for; what the reason names comes first.
 fn lacking(cluster: &Cluster, shape: &Shape, reason: Reason) -> Vec<Lack> {
     let mut lacking = without_room(cluster, shape);
     let is_named = |dimension: Dimension| dimension.shortage() == reason;
     if !lacking.iter().any(|lack| is_named(lack.dimension)) {
-        // Room has come since; the next round sees it.
+        // Room has come free since; the next round sees it.
         let check = check_of(cluster, shape, |_, _| true);
         let asked = metering::resources(&cluster.configuration().capacity_card, &shape.task);
         let alternatives = check.known_alternatives();
@@ -128,12 +128,12 @@ fn lacking(cluster: &Cluster, shape: &Shape, reason: Reason) -> Vec<Lack> {
     lacking
 }
 
-/// What of a pod's request the queue, or whoever is above it, has no room for.
+/// Returns the parts of a pod's request for which the queue, or a level above it, has no room.
 pub(super) fn without_room(cluster: &Cluster, shape: &Shape) -> Vec<Lack> {
     let has_room = |dimension, asked| cluster.room_for(shape, dimension, asked).is_ok();
     let check = check_of(cluster, shape, has_room);
     let mut lacking: Vec<_> = check.resources_without_room().map(Lack::of_all).collect();
-    // Of alternatives one is enough.
+    // One alternative with quota is enough.
     if check.alternatives_with_quota().next().is_none() {
         let alternatives = check.known_alternatives().map(Some).collect();
         let alternatives = cluster.in_order_of_quota(shape, alternatives).into_iter().flatten();
@@ -142,7 +142,7 @@ pub(super) fn without_room(cluster: &Cluster, shape: &Shape) -> Vec<Lack> {
             for (dimension, asked) in check.without_room(alternative) {
                 let is_same = |lack: &&mut Lack| (lack.dimension, lack.asked) == (dimension, asked);
                 match lacking.iter_mut().find(is_same) {
-                    // What it lacks whatever cards it gets stays that.
+                    // What the pod lacks whatever cards it gets stays marked as such.
                     Some(lack) if lack.ways == 0 => {}
                     Some(lack) => lack.ways |= way,
                     None => lacking.push(Lack {
@@ -157,11 +157,12 @@ pub(super) fn without_room(cluster: &Cluster, shape: &Shape) -> Vec<Lack> {
     lacking
 }
 
-/// Who has no room for a dimension (the queue, one of its ancestors, or the cluster), and the numbers.
+/// Returns the level that has no room for a dimension (the queue, one of its ancestors, or the cluster), with the numbers.
 fn of_quota(cluster: &Cluster, shape: &Shape, lack: Lack) -> Short {
     let Lack { dimension, asked, ways } = lack;
     let own = shape.queue;
-    // Who could not have it either if others gave back all that they may reads of the level that stays, where it is another than lacks it now.
+    // A pod that could not have it even if others gave back all that they may is told of the level that stays short, where that is not the
+    // level that is short now.
     let lasts = cluster.room_ever(own, dimension, asked);
     let (used, limit, level, kept) = if let Err(now) = cluster.room_for(shape, dimension, asked) {
         let lasts = lasts.err().filter(|lasts| lasts.queue != now.queue);
@@ -205,7 +206,7 @@ fn of_quota(cluster: &Cluster, shape: &Shape, lack: Lack) -> Short {
     }
 }
 
-/// What a level has too little of for a workload as a whole (**Job Enqueueable Check**); nothing where there is room by now.
+/// Returns what a level has too little of for a workload as a whole (**Job Enqueueable Check**); empty where there is room by now.
 pub(super) fn of_whole(
     cluster: &Cluster,
     id: WorkloadId,
@@ -232,7 +233,7 @@ pub(super) fn of_whole(
         About::Nodes | About::Mgpu | About::Request | About::Queue | About::Workload => None,
     };
     let short = found.map(|(of, sums)| {
-        // Without this, who wrote 10 on a queue and reads 7 has to guess.
+        // Without this, a user who wrote 10 on a queue and reads 7 would have to guess why.
         let bounds = of
             .iter()
             .filter_map(|dimension| Some(cluster.bound_as_a_whole(level?, *dimension, Supply::Now)));
@@ -258,8 +259,8 @@ pub(super) fn of_whole(
     short.into_iter().collect()
 }
 
-/// What nodes have too little of for a pod: for each of its alternatives, the node that comes nearest to taking it, and of each of
-/// their cards all nodes together.
+/// Returns what nodes have too little of for a pod: for each alternative, what is missing on the node that comes nearest to taking it, and
+/// for each of its cards, the numbers of all nodes together.
 pub(super) fn of_nodes(cluster: &Cluster, shape: &Shape, alternatives: &[&Alternative]) -> Vec<Short> {
     let of_card = |(card, asked): (CardId, i64)| {
         let resource = cluster.resource_of(card)?;
@@ -301,7 +302,7 @@ pub(super) fn of_nodes(cluster: &Cluster, shape: &Shape, alternatives: &[&Altern
     nearest.chain(cards.into_iter().filter_map(of_card)).collect()
 }
 
-/// What the node lacks that lacks least in kind, and of that in number, of those that may be looked at.
+/// Returns what is missing on the node that lacks least: fewest cards, then fewest dimensions. Only nodes that may be looked at count.
 fn on_nearest(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, looks: &Looks) -> Vec<Short> {
     let nodes = fit::nodes_for(cluster, alternative).iter();
     let nodes = nodes.take_while(|_| looks.may_look(shape));
@@ -335,7 +336,7 @@ fn on_nearest(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative
 }
 
 impl Short {
-    /// How much is in use, or counts as if it were.
+    /// Returns how much is in use, or counts as if it were.
     pub fn in_use(&self) -> i128 {
         match &self.used {
             Used::ByPods { used, .. } => *used,

@@ -1,4 +1,5 @@
-//! Whose turn it is to be told something: each namespace in each queue in turn, so that no crowd keeps others from hearing why they wait.
+//! Which pods and workloads are told something next: each namespace in each queue in turn, so that a crowd does not keep others from hearing
+//! why they wait.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::cluster::{Cluster, Lane};
 use crate::ids::{PodId, WorkloadId};
 use crate::reason::Reason;
 
-/// How many shapes of pods in one queue, and how many workloads, are looked at for whose turn it is. What is beyond comes when these have
+/// The most shapes of pods in one queue, and the most workloads, that are looked at to find the next ones. The rest follows when these have
 /// been told.
 const MOST_LOOKS: usize = 1_000;
 
@@ -23,7 +24,7 @@ pub(super) struct Untold {
     pub shape: Arc<Shape>,
 }
 
-/// At most so many pods that have to be told why they wait, and have waited for a moment; those first that come behind whoever was told
+/// Returns at most `limit` pods that have to be told why they wait, and have waited for a moment, beginning behind the lane that was told
 /// last.
 pub(super) fn untold_pods(cluster: &Cluster, now: Timestamp, limit: usize) -> Vec<Untold> {
     let after = cluster.last_told_lane();
@@ -42,7 +43,7 @@ pub(super) fn untold_pods(cluster: &Cluster, now: Timestamp, limit: usize) -> Ve
             }));
         }
         lanes.retain(|_, found| !found.is_empty());
-        // Those of the first queue that were told last come behind all others.
+        // Pods of the first queue that were told last come behind all others.
         if lanes.len() > limit {
             break;
         }
@@ -50,8 +51,8 @@ pub(super) fn untold_pods(cluster: &Cluster, now: Timestamp, limit: usize) -> Ve
     in_turn(lanes, after).take(limit).collect()
 }
 
-/// Workloads of which there may be something to tell, one of each namespace in turn; those first that come behind whoever was told last.
-/// The others are left.
+/// Returns workloads about which there may be something to tell, one of each namespace in turn, beginning behind the one that was told last.
+/// The others are left in `moved`.
 pub(super) fn moved_workloads(cluster: &Cluster, moved: &mut BTreeSet<WorkloadId>) -> Vec<WorkloadId> {
     let (after, namespace) = cluster.last_told_workload().unzip();
     let mut looked = after.map_or_else(BTreeSet::new, |after| moved.split_off(&after));
@@ -67,7 +68,7 @@ pub(super) fn moved_workloads(cluster: &Cluster, moved: &mut BTreeSet<WorkloadId
     in_turn(lanes, namespace.as_ref()).collect()
 }
 
-/// One of each lane in turn, beginning with the lane behind this one.
+/// Returns one item of each lane in turn, beginning with the lane behind `after`.
 fn in_turn<L: Ord, T>(mut lanes: BTreeMap<L, VecDeque<T>>, after: Option<&L>) -> impl Iterator<Item = T> {
     let mut order = VecDeque::with_capacity(lanes.len());
     if let Some(after) = after {

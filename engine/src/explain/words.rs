@@ -1,4 +1,4 @@
-//! The sentences that are made of an explanation.
+//! Makes the sentences of an explanation.
 
 use crds::bounds::{told, told_with};
 use crds::format::format_amount;
@@ -12,11 +12,11 @@ use crate::decide::gang::MOST_TRIES;
 use crate::reason::{Outlook, Reason};
 use crate::refs::WorkloadKind;
 
-/// What a pod is told that there would be room for.
+/// What a pod is told for which there would be room.
 const SET_ASIDE: &str = ", and what comes free is set aside for pods that wait for it";
 
 impl Explanation<'_> {
-    /// The reason, with its numbers; and what a user can't see from them: that waiting does not help, or that the pod waits for its
+    /// Returns the reason with its numbers, and what a user can't see from them: that waiting does not help, or that the pod waits for its
     /// own predecessor.
     pub fn message(&self) -> String {
         let said = self.in_numbers();
@@ -58,9 +58,9 @@ impl Explanation<'_> {
 }
 
 impl Reason {
-    /// The same for a pod of which no more is known than the reason, and what is said of it.
+    /// Returns the message for a pod of which nothing more is known than the reason and this text.
     pub(super) fn message(self, said: &str) -> String {
-        // Nobody has looked at numbers: what they may tell yet is not said.
+        // The numbers were not looked at, so what they might still decide is not said.
         let outlook = self.outlook(|| true);
         match outlook {
             Outlook::Never => in_vain(said.to_owned(), self.remedy(outlook, true)),
@@ -69,12 +69,12 @@ impl Reason {
     }
 }
 
-/// What is said of who waits in vain, with what would help.
+/// Returns what is said where waiting is in vain, with what would help.
 fn in_vain(said: String, would_help: &str) -> String {
     told_with(said, format!("waiting can't help: {would_help}"))
 }
 
-/// Whose a level is, as the queue sees it that is asked; `end` ends what is put in between.
+/// Returns which queue or cluster a level is, as seen from the asking queue. `end` closes the inserted clause.
 fn whose(cluster: &Cluster, At { own, level }: At, end: &str) -> String {
     let own_name = &cluster.queue(own).name;
     match level {
@@ -87,7 +87,7 @@ fn whose(cluster: &Cluster, At { own, level }: At, end: &str) -> String {
     }
 }
 
-/// What is said of everything that a pod lacks of quota, naming each level only once in a row.
+/// Returns all that a pod lacks of quota, naming each level only once in a row.
 fn of_quota(cluster: &Cluster, all: &[Short]) -> String {
     let (mut text, mut last) = (String::new(), String::new());
     for short in all {
@@ -104,7 +104,7 @@ fn of_quota(cluster: &Cluster, all: &[Short]) -> String {
     text
 }
 
-/// What a pod asks for, what is used, and the limit.
+/// Returns what a pod asks for, what is used, and the limit.
 fn numbers(cluster: &Cluster, short: &Short) -> String {
     let word = match short.kept {
         Kept::WhileBorrowing | Kept::AsDeserved | Kept::AsLeft => "deserved",
@@ -133,7 +133,7 @@ fn numbers(cluster: &Cluster, short: &Short) -> String {
     )
 }
 
-/// What a workload asks for as a whole, and what counts against it.
+/// Returns what a workload asks for as a whole, and what counts against it.
 fn as_a_whole(cluster: &Cluster, short: &Short) -> String {
     let Used::ByWorkloads { sums, written } = &short.used else {
         return numbers(cluster, short);
@@ -160,7 +160,7 @@ fn as_a_whole(cluster: &Cluster, short: &Short) -> String {
     )
 }
 
-/// What the pods lack that are let in together, or one of them where they differ.
+/// Returns what the pods that are let in together lack, or one of them where they differ.
 fn together(them: &Together<'_>, what: &str) -> String {
     let workload = them.workload;
     let missing = workload.missing();
@@ -194,7 +194,7 @@ fn together(them: &Together<'_>, what: &str) -> String {
     }
 }
 
-/// Whether the pods of a workload are of no group. Those of a Job that is taken as a whole follow one by one.
+/// Whether the pods of a workload are in no group. The pods of a Job that is taken as a whole follow one by one.
 fn names_no_group(workload: &Workload) -> bool {
     let terms = workload.terms.as_ref();
     terms.is_some_and(|terms| terms.naming.group.is_none())
@@ -215,7 +215,7 @@ fn of_nodes(cluster: &Cluster, nodes: &Nodes<'_>, reason: Reason) -> String {
     }
 }
 
-/// How many nodes say what; nothing of what none says.
+/// Returns how many nodes say what; what no node says is left out.
 fn count(count: &NodeCount) -> String {
     let some = count.parts.iter().filter(|(count, _)| *count > 0);
     let parts: Vec<_> = some.map(|(count, text)| format!("{count} {text}")).collect();
@@ -232,7 +232,7 @@ fn count(count: &NodeCount) -> String {
     format!("{} {}{plural}{card}: {parts}", count.nodes, count.kind)
 }
 
-/// What GPU nodes have too little quota of.
+/// Returns what GPU nodes have too little quota of.
 fn of_gpu_nodes(cluster: &Cluster, short: &Short) -> Option<String> {
     let Place::GpuNodes {
         most_left,
@@ -255,7 +255,7 @@ fn of_gpu_nodes(cluster: &Cluster, short: &Short) -> Option<String> {
 }
 
 impl Short {
-    /// What people call it.
+    /// Returns the name that users know it by.
     pub fn name(&self, cluster: &Cluster) -> String {
         let names: Vec<_> = self
             .of
@@ -265,7 +265,7 @@ impl Short {
         names.join("|")
     }
 
-    /// An amount of it.
+    /// Formats an amount of it.
     pub fn format(&self, amount: i128) -> String {
         self.of
             .first()

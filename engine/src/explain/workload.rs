@@ -14,7 +14,7 @@ use crate::reason::{About, Reason};
 use crate::refs::WorkloadKind;
 use crds::configuration::format_duration;
 
-/// How many tasks a message names.
+/// The most tasks that a message names.
 const MOST_TASKS: usize = 8;
 
 /// Whether a pod waits because its group does, and not by itself.
@@ -24,7 +24,7 @@ pub(super) fn speaks_for_its_pods(cluster: &Cluster, id: WorkloadId, reason: Rea
         || cluster.workload(id).missing() > 0 && refused.is_some_and(|(_, refused)| refused.reason == reason)
 }
 
-/// What is said of a group that is not there.
+/// Returns what is said of a group that does not exist.
 pub(super) fn not_found(workload: &Workload) -> String {
     format!(
         "PodGroup {} does not exist in namespace {}",
@@ -32,7 +32,8 @@ pub(super) fn not_found(workload: &Workload) -> String {
     )
 }
 
-/// What is said of a workload that stands aside, because what its queue kept for it, or for another one of its namespace, was not used in time.
+/// Returns what is said of a workload that stands aside, because what its queue kept for it, or for another workload of its namespace, was
+/// not used in time.
 fn kept_in_vain(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms) -> String {
     let workload = cluster.workload(id);
     let (kind, name, namespace) = (workload.kind.as_str(), &workload.name, &workload.namespace);
@@ -54,7 +55,8 @@ fn kept_in_vain(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms) -> Str
     }
 }
 
-/// What is said of a workload that waits for what it says or does itself; none where it is about amounts, its queue or its pods.
+/// Returns what is said of a workload that waits for something it says or does itself; none where the reason is about amounts, its queue or
+/// its pods.
 pub(super) fn say(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms, reason: Reason) -> Option<String> {
     let workload = cluster.workload(id);
     let name = &workload.name;
@@ -106,9 +108,9 @@ pub(super) fn say(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms, reas
     Some(said)
 }
 
-/// What is said of a group of which too few pods are there: how many are, and which places are free with them.
+/// Returns what is said of a group with too few pods: how many there are, and which places are free beside them.
 pub(super) fn incomplete(workload: &Workload, there: &str, free: &Free) -> String {
-    // Of Jobs, those of Volcano alone are let in as a group.
+    // Only Volcano's Jobs are let in as a group.
     let (of_all, of_tasks) = match workload.kind {
         WorkloadKind::PodGroup => ("spec.minMember", "spec.minTaskMember"),
         WorkloadKind::Job => ("spec.minAvailable", "spec.tasks[].minAvailable"),
@@ -133,7 +135,7 @@ pub(super) fn incomplete(workload: &Workload, there: &str, free: &Free) -> Strin
     )
 }
 
-/// How many pods of a group there are, and which places are free with them.
+/// Returns how many pods of a group there are, and which places are free beside them.
 fn those_there(cluster: &Cluster, id: WorkloadId) -> (String, Free) {
     let workload = cluster.workload(id);
     let mut there = match workload.admitted() + workload.succeeded() + workload.line.len() {
@@ -152,8 +154,8 @@ fn those_there(cluster: &Cluster, id: WorkloadId) -> (String, Free) {
     (there, places.free())
 }
 
-/// Whether a workload could be let in if others held nothing of what the reason is about; `told` is the shape of its pod that is told,
-/// where one is.
+/// Whether a workload could be let in if others held nothing of what the reason is about. `told` is the shape of its pod that is told, where
+/// one is.
 pub(super) fn could_ever_be_let_in(cluster: &Cluster, id: WorkloadId, told: Option<&Shape>, reason: Reason) -> bool {
     let workload = cluster.workload(id);
     match (workload.refused, &workload.terms, reason.about()) {
@@ -166,13 +168,13 @@ pub(super) fn could_ever_be_let_in(cluster: &Cluster, id: WorkloadId, told: Opti
             let at = level_in_excess(cluster, id, queue, &demand);
             could_ever_take(cluster, id, (queue, &demand), at)
         }
-        // Its nodes were looked at as if nothing else were on them.
+        // The nodes were looked at as if nothing else were on them.
         (Some((Step::Enqueue, _)), _, About::Nodes | About::Mgpu) => false,
         (Some((Step::Enqueue | Step::GivenUp, _)) | None, _, _) => true,
     }
 }
 
-/// What a workload asks for as a whole, and of which queue.
+/// Returns what a workload asks for as a whole, and the queue that it asks.
 pub(super) fn asked_as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId) -> (QueueId, Demand) {
     let workload = cluster.workload(id);
     let Some(terms) = &workload.terms else {
@@ -182,9 +184,9 @@ pub(super) fn asked_as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId
     if !terms.demand.cards.is_empty() || is_in_line(cluster, id) || workload.line.is_empty() {
         return itself();
     }
-    // While it stands aside it is judged as it is in line, and by its pods where that lets it in.
+    // While the workload stands aside, it is judged as it is in line, and by its pods where that lets it in.
     let of_itself = workload.aside_until().map(|_| itself());
-    // What its pods ask for is checked where they are charged.
+    // What the pods ask for is checked where they are charged.
     let first: Vec<_> = first_missing(cluster, id).into_iter().map(|(pod, _)| pod).collect();
     let mut asked: Vec<_> = of_itself.into_iter().chain(asked_by_pods(cluster, &first)).collect();
     let lacks = |(queue, demand): &(QueueId, Demand)| lack(cluster, id, *queue, demand).is_some();
@@ -196,8 +198,9 @@ pub(super) fn asked_as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId
     }
 }
 
-/// What is said of a workload that stands aside, once there is room for what it was refused for: its queue keeps nothing for its namespace
-/// meanwhile, whoever sent no pods there, and nobody looks at it again before. None where it waits for what it was refused for still.
+/// Returns what is said of a workload that stands aside once there is room for what it was refused for. Meanwhile its queue keeps nothing
+/// for any workload of its namespace, whichever workload sent no pods there, and the workload is not looked at again before. Returns none
+/// where it still lacks what it was refused for.
 pub(super) fn only_stands_aside(
     cluster: &Cluster,
     id: WorkloadId,
@@ -209,7 +212,7 @@ pub(super) fn only_stands_aside(
     let has_room = match lack(cluster, id, queue, demand) {
         None => "has room",
         Some(_) if lacks_still(cluster, id, queue, demand, reason) => return None,
-        // What else it lacks it is told when it is looked at again.
+        // If it lacks anything else, it is told when it is looked at again.
         Some(_) => "has room of what it lacked before",
     };
     Some(format!(
@@ -222,14 +225,14 @@ pub(super) fn only_stands_aside(
     ))
 }
 
-/// Who has no room for what a workload asks for as a whole: its queue, one above it, or, where it is none, the cluster.
+/// Returns the level without room for what a workload asks for as a whole: its queue, a queue above it, or none for the cluster.
 pub(super) fn level_in_excess(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> Option<QueueId> {
     lack(cluster, id, queue, demand).map_or(Some(queue), |lack| lack.at)
 }
 
-/// The shape of a workload's waiting pods to tell this reason of: that of the pod that is told, or the first one that lacks something
-/// itself; all pods of a gang are refused for what one of them lacks. Where each has its place but not all have, the first one; and where
-/// there are more shapes than can be looked at for one message, too.
+/// Returns the shape of a workload's waiting pods of which this reason is told: the shape of the pod that is told, or the first shape that
+/// lacks something itself, since all pods of a gang are refused for what one of them lacks. Where each pod has a place but not all together,
+/// it is the first shape; also where there are more shapes than one message may look at.
 pub(super) fn shape_refused_for<'c>(
     cluster: &'c Cluster,
     workload: &'c Workload,
@@ -243,7 +246,7 @@ pub(super) fn shape_refused_for<'c>(
     };
     let mut last = None;
     let shapes = told.into_iter().chain(shapes_of(cluster, workload)).filter(is_refused);
-    // Pods of one shape stand in line one behind the other as a rule.
+    // Pods of one shape usually stand in line one behind the other.
     let looks = Looks::of_message();
     let mut shapes = shapes.take_while(|_| !looks.are_spent());
     let lacking =
@@ -256,13 +259,13 @@ pub(super) fn are_all_like(cluster: &Cluster, workload: &Workload, shape: &Shape
     shapes_of(cluster, workload).all(|other| other == shape)
 }
 
-/// The shapes of its waiting pods, first to go first.
+/// Returns the shapes of the workload's waiting pods, the first to be let in first.
 pub(super) fn shapes_of<'c>(cluster: &'c Cluster, workload: &'c Workload) -> impl Iterator<Item = &'c Shape> {
     let line = workload.line.iter();
     line.filter_map(|(_, place)| Some(&*cluster.pod(place.pod)?.waits.as_ref()?.shape))
 }
 
-/// What a workload is told that asks for more pods than could run at all.
+/// Returns what a workload is told that asks for more pods than could run at all.
 pub(super) fn too_few_fit(cluster: &Cluster, id: WorkloadId) -> String {
     format!(
         "fewer than {} of its pods could run on any node, even if nothing else did",

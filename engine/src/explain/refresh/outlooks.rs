@@ -1,5 +1,5 @@
-//! Finds whom waiting can help by now, though it could not when they were told, or the other way round. It looks when nodes, queues or the
-//! configuration say something else: nothing that pods do changes what could ever be had.
+//! Finds waiters for which it has changed whether waiting can help, since they were told. It looks when nodes, queues or the configuration
+//! have changed: nothing that pods do changes what could ever be had.
 
 use std::collections::HashMap;
 
@@ -10,27 +10,27 @@ use crate::ids::QueueId;
 use crate::reason::{Outlook, Reason};
 use crate::steps::Steps;
 
-/// How many of those who wait are compared at once with what they were told.
+/// The most waiters that are compared at once with what they were told.
 const MOST_COMPARED: usize = 1_000;
-/// What that may cost beside everything else that is told at once.
+/// The most steps for that, beside everything else that is told at once.
 const STEPS_OF_OUTLOOKS: u64 = STEPS_AT_ONCE / 4;
 
-/// One round of looks at all who wait, after the other.
+/// One round of looks at all waiters, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Outlooks {
-    /// How much had been said when this round began; none before the first.
+    /// The number of changes (`Cluster::prospects`) when this round began; none before the first round.
     began: Option<u64>,
-    /// Who is to be looked at in this round.
+    /// The waiters that are still to be looked at in this round.
     ahead: Vec<Waiter>,
-    /// How much had been said when this was found.
+    /// The number of changes when `found` was found.
     found_at: u64,
-    /// The same for all pods of a shape that wait for this reason.
+    /// The outlook for all pods of a shape that wait for this reason.
     found: HashMap<(QueueId, u64, Reason), Option<Outlook>>,
 }
 
 impl Outlooks {
-    /// Of the next ones, those that were told that waiting can help, or that it can't, and it is no longer so; `all` who were told anything
-    /// come again in each round.
+    /// Returns those of the next waiters for which what they were told about waiting is no longer so. Each round looks at `all` waiters that
+    /// were told anything.
     pub(super) fn changed<'a>(
         &mut self,
         cluster: &Cluster,
@@ -68,7 +68,8 @@ impl Outlooks {
         changed
     }
 
-    /// Whether waiting can help; none where the reason alone says it, or is another one by now: that is told with it.
+    /// Returns whether waiting can help; none where the reason alone decides that, or where the waiter has another reason by now: it is told
+    /// the outlook with that reason.
     fn outlook(&mut self, cluster: &Cluster, waiter: &Waiter, steps: &Steps) -> Option<Outlook> {
         let depends = |reason: Reason| reason.outlook(|| true) != reason.outlook(|| false);
         match waiter {
