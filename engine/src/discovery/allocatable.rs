@@ -6,7 +6,7 @@ use crds::quantity;
 
 use super::Problem;
 
-/// A node's extended resources, by name. What can't be read, or is negative, is a problem and counts as zero.
+/// A node's extended resources, by name. An amount that can't be read, or is negative, is a problem and counts as zero.
 #[derive(Debug)]
 pub(super) struct Allocatable<'a>(Vec<(&'a str, i64)>);
 
@@ -34,24 +34,24 @@ impl<'a> Allocatable<'a> {
         Self(amounts)
     }
 
-    /// The resources of which the node has any.
+    /// Returns the resources of which the node has more than zero.
     pub(super) fn positive(&self) -> impl Iterator<Item = (&'a str, i64)> {
         self.0.iter().copied().filter(|(_, amount)| *amount > 0)
     }
 
-    /// The resource `name`, if the node has it, be it zero.
+    /// Returns the resource `name` if the node lists it, even with zero.
     pub(super) fn get(&self, name: &str) -> Option<(&'a str, i64)> {
         self.0.iter().copied().find(|(known, _)| *known == name)
     }
 
-    /// The resources whose names start with `start` and that can be whole cards, zeros included.
+    /// Returns the resources whose names start with `start` and that can be whole cards, zeros included.
     pub(super) fn starting_with(&self, start: &str) -> Vec<(&'a str, i64)> {
         let resources = self.0.iter().copied();
         let named = resources.filter(|(name, _)| name.starts_with(start) && !is_share(name));
         named.collect()
     }
 
-    /// The MPS shares and MIG slices of which the node has any.
+    /// Returns the MPS shares and MIG slices of which the node has more than zero.
     pub(super) fn shares(&self) -> impl Iterator<Item = (&'a str, i64)> {
         self.positive().filter(|(name, _)| is_share(name))
     }

@@ -1,5 +1,5 @@
-//! Whether the labels that describe cards agree with what the node allocates. What is allocated counts; a disagreement is
-//! noted (docs/rules.md, **Card discovery**).
+//! Checks whether the labels that describe cards agree with what the node allocates. What is allocated counts; a disagreement is noted
+//! (docs/rules.md, **Card discovery**).
 
 use crds::keys::NVIDIA_MPS;
 use crds::lean::TextMap;
@@ -7,8 +7,8 @@ use crds::lean::TextMap;
 use super::allocatable::is_slice;
 use super::{COUNT, Problem, REPLICAS, label_of, positive_integer};
 
-/// Whole cards: as many as physical cards, or as their replicas where they are shared by time-slicing. Some physical cards
-/// may be sliced or shared instead.
+/// Checks whole cards. There must be as many as physical cards, or as their replicas where cards are shared by time-slicing; fewer where
+/// some physical cards are sliced or shared instead.
 pub(super) fn of_whole_cards<S: AsRef<str>>(
     stem: &str,
     resource: (&str, i64),
@@ -18,7 +18,7 @@ pub(super) fn of_whole_cards<S: AsRef<str>>(
     let is_shared = shares.iter().any(|(name, _)| *name == NVIDIA_MPS);
     let is_sliced = shares.iter().any(|(name, _)| is_slice(name));
     compare(stem, resource, labels, |count, replicas| {
-        // Replicas of shares that have a resource of their own say nothing about the whole cards beside them.
+        // Replicas of shares that have a resource of their own say nothing about the whole cards on the same node.
         let most = if is_shared {
             Some(count)
         } else {
@@ -28,14 +28,14 @@ pub(super) fn of_whole_cards<S: AsRef<str>>(
     })
 }
 
-/// Shares: physical cards times replicas.
+/// Checks shares: physical cards times replicas.
 pub(super) fn of_shares<S: AsRef<str>>(stem: &str, resource: (&str, i64), labels: &TextMap<S>) -> Option<Problem> {
     compare(stem, resource, labels, |count, replicas| {
         count.checked_mul(replicas) == Some(resource.1)
     })
 }
 
-/// Slices: labels of the slice itself; a driver that names the profile otherwise leaves them out.
+/// Checks slices against the labels of the slice itself. A driver that names the profile differently leaves these labels out.
 pub(super) fn of_slices<S: AsRef<str>>(resource: (&str, i64), labels: &TextMap<S>) -> Option<Problem> {
     of_shares(resource.0, resource, labels)
 }

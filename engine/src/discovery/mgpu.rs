@@ -1,4 +1,4 @@
-//! Nodes that share their cards through mGPU (docs/rules.md, **mGPU**): how many cards, how large, under which policy.
+//! Nodes that share their cards through mGPU (docs/rules.md, **mGPU**): how many cards they have, how large, under which policy.
 
 use crds::configuration::ScheduleMode;
 use crds::keys::{MGPU_CORE, MGPU_DEVICE_IDS, MGPU_MEMORY, MGPU_POLICY, MGPU_SCHEDULE};
@@ -8,21 +8,21 @@ use crds::quantity;
 
 use super::Problem;
 
-/// More cards than any node has; a node that claims more is taken to have these.
+/// More cards than any real node has; a node that claims more counts as having this many.
 pub const MAX_CARDS: i64 = 256;
-/// More memory in a card than there is, in MiB (an exbibyte): below it no score overflows.
+/// More memory than any card has, in MiB (an exbibyte). Up to this, no score overflows.
 pub const MAX_CARD_MEMORY: i64 = 1 << 40;
 
 /// The cards of an mGPU node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MgpuCards {
-    /// How many, numbered from 0.
+    /// The number of cards, indexed from 0.
     pub count: usize,
-    /// The memory of each, in MiB.
+    /// The memory of each card, in MiB.
     pub memory: i64,
-    /// How their compute is shared; none where the node names a policy that is none, so that no pod can match it.
+    /// How the cards' compute is shared; none where the node names an unknown policy, so that no pod can match it.
     pub policy: Option<ComputePolicy>,
-    /// Their device ids by index, where the node says them.
+    /// The cards' device ids by index, where the node gives them.
     pub device_ids: Option<Box<[Box<str>]>>,
 }
 
@@ -32,13 +32,13 @@ pub(super) fn is_shared<S: AsRef<str>>(labels: &TextMap<S>) -> bool {
     labels.get(key) == Some(value)
 }
 
-/// How many cards so much compute is: what is left of a card is none.
+/// Returns how many cards this much compute is; a remainder counts as no card.
 pub(super) fn whole_cards(core: i64) -> i64 {
     (core / CARD_CORE).clamp(0, MAX_CARDS)
 }
 
 impl MgpuCards {
-    /// Reads what a node says; none where it does not share cards through mGPU, or has none.
+    /// Reads what a node says. Returns none where the node does not share cards through mGPU, or has no cards.
     pub fn discover<S: AsRef<str>>(
         labels: &TextMap<S>,
         annotations: &TextMap<S>,
@@ -48,7 +48,7 @@ impl MgpuCards {
         if !is_shared(labels) {
             return (None, problems);
         }
-        // Discovery of whole cards says what can't be read.
+        // Amounts that can't be read are reported by the discovery of whole cards.
         let amount = |resource: &str| {
             let amount = allocatable.get(resource).map(quantity::parse_units);
             amount.and_then(Result::ok).unwrap_or(0).max(0)
@@ -86,14 +86,15 @@ impl MgpuCards {
         (Some(cards), problems)
     }
 
-    /// How a result names a card: by its device id, where ids are wanted and the node says them.
+    /// Returns the device id that a result names a card by, where the node gives ids.
     pub(crate) fn device_id(&self, index: u16) -> Option<&str> {
         let ids = self.device_ids.as_ref()?;
         ids.get(usize::from(index)).map(|id| &**id)
     }
 
-    /// The card indexes that a result names, by index or by device id: in this mode first, since device ids may be numbers too, and else in the
-    /// other, which it was written in before. None where it names anything else than as many different cards of this node as `cards` says.
+    /// Returns the card indexes that a result names, by index or by device id. Names are read in this mode first, since device ids may be
+    /// numbers too, and else in the other mode, which may have been set when the result was written. Returns none unless the result names
+    /// exactly `cards` different cards of this node.
     pub(crate) fn read_result(&self, result: &str, cards: u32, mode: ScheduleMode) -> Option<Vec<u16>> {
         let by_id = |name: &str| {
             let mut ids = self.device_ids.iter().flatten();
@@ -116,7 +117,7 @@ impl MgpuCards {
     }
 }
 
-/// Device ids, all different and none empty.
+/// Reads device ids; all must be different and none empty.
 fn read_ids(text: &str) -> Option<Box<[Box<str>]>> {
     let ids: Vec<Box<str>> = text.split(',').map(|id| id.trim().into()).collect();
     let mut distinct = ids.clone();

@@ -1,6 +1,6 @@
 //! Card discovery: which cards a node's labels and allocatable resources yield (Capacity Card, **Node Card Discovery**).
 //!
-//! Pure: the same labels and resources give the same cards and problems, in whatever order they are listed.
+//! This module is pure: the same labels and resources give the same cards and problems, in whatever order they are listed.
 
 mod allocatable;
 mod counts;
@@ -17,13 +17,13 @@ use allocatable::Allocatable;
 pub use mgpu::{MAX_CARD_MEMORY, MAX_CARDS, MgpuCards};
 pub use problem::{Problem, Severity};
 
-/// What the labels with a card's product end in.
+/// The ending of labels with a card's product.
 const PRODUCT: &str = ".product";
-/// What the labels with the number of physical cards end in.
+/// The ending of labels with the number of physical cards.
 const COUNT: &str = ".count";
-/// What the labels with the memory of a card, in MB, end in.
+/// The ending of labels with the memory of a card, in MB.
 const MEMORY: &str = ".memory";
-/// What the labels with the number of shares of a card end in.
+/// The ending of labels with the number of shares of a card.
 const REPLICAS: &str = ".replicas";
 
 /// One card name on one node.
@@ -37,9 +37,9 @@ pub struct Card {
     pub kind: CardKind,
     /// How many the node allocates; positive.
     pub count: i64,
-    /// The labels of this node, keys and values, that make up the name. A pod that is charged for the card lands on such a
-    /// card when its node selector has them. Another node can yield the same name from other values (81559 and 81920 MB
-    /// are both 80 GB), so they go with the node that they come from.
+    /// The labels of this node, keys and values, that make up the name. A node selector with these labels leads a pod to such a card if the
+    /// pod is charged for it. Another node can yield the same name from other values (81559 and 81920 MB are both 80 GB), so the labels
+    /// belong to the node that they come from.
     pub labels: Vec<(String, String)>,
 }
 
@@ -48,11 +48,11 @@ pub struct Card {
 pub struct Discovery {
     /// The cards, by name; no name twice.
     pub cards: Vec<Card>,
-    /// What keeps cards from being published, or does not agree; in a stable order.
+    /// What keeps cards from being published, or what does not agree; in a stable order.
     pub problems: Vec<Problem>,
 }
 
-/// The cards that a node with these labels and these allocatable resources has.
+/// Returns the cards that a node with these labels and these allocatable resources has.
 pub fn discover<S: AsRef<str>>(labels: &TextMap<S>, allocatable: &TextMap<S>) -> Discovery {
     let mut found = Discovery::default();
     let allocatable = Allocatable::read(allocatable, &mut found.problems);
@@ -73,7 +73,7 @@ pub fn discover<S: AsRef<str>>(labels: &TextMap<S>, allocatable: &TextMap<S>) ->
     found
 }
 
-/// The value of the label `<stem><suffix>`. Every heartbeat asks for several: no key is put together for it.
+/// Returns the value of the label `<stem><suffix>`. Every heartbeat asks for several labels, so no key is built for it.
 fn label_of<'l, S: AsRef<str>>(labels: &'l TextMap<S>, stem: &str, suffix: &str) -> Option<&'l str> {
     let mut labels = labels.iter();
     let found = labels.find(|(key, _)| key.strip_prefix(stem) == Some(suffix));

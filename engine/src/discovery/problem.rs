@@ -1,4 +1,4 @@
-//! What discovery has to say about a node: why a card is not published, or what does not agree.
+//! What discovery reports about a node: why a card is not published, or what does not agree.
 
 use crds::keys::{MGPU_CORE, MGPU_DEVICE_IDS, MGPU_POLICY, MGPU_SCHEDULE};
 use crds::mgpu::{CARD_CORE, ComputePolicyError};
@@ -9,7 +9,7 @@ use thiserror::Error;
 pub enum Severity {
     /// Cards that the node seems to have are not published.
     Unpublished,
-    /// The cards are published as the node allocates them, but its labels, or other nodes, say something else.
+    /// The cards are published as the node allocates them, but the node's labels, or other nodes, say something else.
     Note,
 }
 
@@ -61,7 +61,7 @@ pub enum Problem {
         card: String,
         /// The resource that is not published.
         resource: String,
-        /// The resource that has the name.
+        /// The resource that has the name already.
         published: String,
     },
     #[error(
@@ -73,7 +73,7 @@ pub enum Problem {
         resource: String,
         other_resource: String,
         other_node: String,
-        /// Whether this node decides, and not the other.
+        /// Whether this node decides, and not the other one.
         decides: bool,
     },
     #[error(
@@ -136,24 +136,24 @@ pub enum Problem {
     },
 }
 
-/// One line for each problem, with its word and how much it matters.
+/// Defines for each problem, in one line, its reason in one word and its severity.
 macro_rules! reasons {
     ($($problem:ident = $word:literal, $severity:ident;)+) => {
         impl Problem {
-            /// All reasons, and how much each matters, for documents.
+            /// All reasons with their severities, for documents.
             pub const REASONS: [(&'static str, Severity); [$($word),+].len()] = [$(($word, Severity::$severity)),+];
 
-            /// The reason, in one word, as conditions show it.
+            /// Returns the reason, in one word, as conditions show it.
             pub fn reason(&self) -> &'static str {
                 match self {
                     $(Self::$problem { .. } => $word,)+
                 }
             }
 
-            /// How much it matters.
+            /// Returns how much the problem matters.
             pub(crate) fn severity(&self) -> Severity {
                 match self {
-                    // Of a node whose resource decides for all, the cards are published.
+                    // If this node's resource decides for all nodes, its cards are published.
                     Self::ConflictingResource { decides: true, .. } => Severity::Note,
                     $(Self::$problem { .. } => Severity::$severity,)+
                 }
@@ -182,7 +182,7 @@ reasons! {
 }
 
 impl Problem {
-    /// Whether a product is said to lack its device plugin, which it does not need where its devices are claimed.
+    /// Whether the problem is that a product lacks its device plugin. The product needs none where its devices are claimed.
     pub(crate) fn is_want_of_plugin_for(&self, card: &str) -> bool {
         match self {
             Self::MissingResource { product, .. } | Self::NoneAllocatable { product, .. } => product == card,

@@ -1,4 +1,4 @@
-//! Product labels: which resource counts the whole cards of each, and which cards it names.
+//! Product labels: which resource counts the whole cards of each label, and which cards the label names.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use crds::mgpu::CARD_CORE;
 use super::allocatable::{Allocatable, is_share};
 use super::{COUNT, Card, Discovery, MEMORY, PRODUCT, Problem, REPLICAS, counts, label_of, mgpu, positive_integer};
 
-/// Resources that share their prefix with cards and are none: network interfaces that are passed through to pods. They are
-/// never taken for cards, and still make a guess by prefix ambiguous.
+/// Resources that share their prefix with cards and are no cards: network interfaces that are passed through to pods. They are never taken
+/// for cards, but still make a guess by prefix ambiguous.
 const NOT_CARDS: [&str; 1] = ["nvidia.com/hostdev"];
 
 /// The last part of the resource names by which device plugins of most vendors count whole cards.
@@ -30,7 +30,7 @@ pub(super) struct Product<'a> {
     name: &'a str,
 }
 
-/// The product labels, by key.
+/// Returns the product labels, ordered by key.
 pub(super) fn find<S: AsRef<str>>(labels: &TextMap<S>) -> Vec<Product<'_>> {
     let products = labels.iter().filter_map(|(key, value)| Product::parse(key, value));
     let mut products: Vec<_> = products.collect();
@@ -41,11 +41,11 @@ pub(super) fn find<S: AsRef<str>>(labels: &TextMap<S>) -> Vec<Product<'_>> {
 /// How the resource of a product label was found, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
-    /// It is named exactly `<prefix>/<type>`.
+    /// The resource is named exactly `<prefix>/<type>`.
     Exact,
-    /// It starts with `<prefix>/<type>`.
+    /// The resource's name starts with `<prefix>/<type>`.
     Stem,
-    /// It starts with `<prefix>/`.
+    /// The resource's name starts with `<prefix>/`.
     Prefix,
 }
 
@@ -53,18 +53,18 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) enum Whole<'a> {
     Absent,
-    /// This resource, and the node allocates none of it.
+    /// This resource counts them, and the node allocates none of it.
     Zero(&'a str),
-    /// This resource, and so many.
+    /// This resource counts them, and the node allocates this amount.
     Counted(Step, &'a str, i64),
-    /// Any of these could.
+    /// Any of these resources could count them.
     Ambiguous(Vec<&'a str>),
-    /// This resource could, but it counts those of another label.
+    /// The resource (first) could count them, but it counts the cards of another label (second).
     Taken(&'a str, &'a str),
 }
 
-/// What counts the whole cards of every product label. A resource counts for one label alone: the one that matches it
-/// closest, then the first by key.
+/// Returns what counts the whole cards of every product label. A resource counts for one label only: the label that it matches closest, and
+/// of equally close ones the first by key.
 pub(super) fn whole_cards<'a>(products: &[Product<'a>], allocatable: &Allocatable<'a>) -> Vec<Whole<'a>> {
     let mut wholes: Vec<_> = products.iter().map(|product| product.whole(allocatable)).collect();
     if wholes.len() < 2 {
@@ -89,8 +89,8 @@ pub(super) fn whole_cards<'a>(products: &[Product<'a>], allocatable: &Allocatabl
     wholes
 }
 
-/// The product label that `resource` lacks, if it counts cards and nothing names them: an NVIDIA share or slice, a resource
-/// called `gpu`, or one that other labels describe.
+/// Returns the product label that `resource` lacks, if the resource counts cards and no label names them. Such resources are an NVIDIA share
+/// or slice, a resource called `gpu`, and a resource that other labels describe.
 pub(super) fn missing_label<S: AsRef<str>>(
     resource: &str,
     labels: &TextMap<S>,
@@ -114,7 +114,7 @@ fn is_word(c: char) -> bool {
 }
 
 impl<'a> Whole<'a> {
-    /// What of these resources, found at this step, counts whole cards.
+    /// Returns which of these resources, found at this step, counts whole cards.
     fn among(step: Step, resources: &[(&'a str, i64)]) -> Self {
         let is_card = |resource: &str| !NOT_CARDS.contains(&resource);
         let mut positive = resources.iter().filter(|(_, amount)| *amount > 0);
@@ -147,8 +147,8 @@ impl<'a> Product<'a> {
     }
 
     fn whole(&self, allocatable: &Allocatable<'a>) -> Whole<'a> {
-        // The first step that finds a resource is the last, also when the node allocates none of it: a node without healthy
-        // cards must not offer its network interfaces in their place.
+        // The search ends at the first step that finds a resource, even if the node allocates none of it: a node without healthy cards must
+        // not offer its network interfaces instead.
         if let Some(exact) = allocatable.get(self.stem) {
             return Whole::among(Step::Exact, &[exact]);
         }
@@ -158,7 +158,7 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Adds the label's cards to `found`, and what is wrong with them.
+    /// Adds the label's cards, and the problems with them, to `found`.
     pub(super) fn discover<S: AsRef<str>>(
         &self,
         labels: &TextMap<S>,
@@ -213,7 +213,8 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Why a label has no whole cards; none where it has some, or where others stand in for them.
+    /// Returns why a label has no whole cards. Returns none where the label has some, or where it needs none because shares or mGPU stand in
+    /// for them.
     fn problem_of(&self, whole: &Whole<'_>, needs_no_whole_card: bool) -> Option<Problem> {
         let (label, product) = (self.label.to_owned(), self.name.to_owned());
         match whole {
@@ -243,7 +244,7 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Whether product, count and memory are there; what is missing is a problem.
+    /// Whether product, count and memory labels are there. A missing one is reported as a problem.
     fn has_required_labels<S: AsRef<str>>(&self, labels: &TextMap<S>, found: &mut Discovery) -> bool {
         let required = [COUNT, MEMORY].into_iter();
         let missing = required.filter(|suffix| label_of(labels, self.stem, suffix).is_none());
@@ -264,7 +265,7 @@ impl<'a> Product<'a> {
         is_complete
     }
 
-    /// `<product>/mps-<memory>g*1/<replicas>`; a label that is missing or wrong is a problem.
+    /// Returns `<product>/mps-<memory>g*1/<replicas>`. A label that is missing or wrong is reported as a problem.
     fn mps_name<S: AsRef<str>>(&self, labels: &TextMap<S>, found: &mut Discovery) -> Option<String> {
         let mut read = |suffix: &str| {
             let text = label_of(labels, self.stem, suffix);
@@ -285,7 +286,7 @@ impl<'a> Product<'a> {
             }
             number
         };
-        // Both are read before either gives up: one look at the inventory shows everything that is to be mended.
+        // Both labels are read before either is given up, so that one look at the inventory shows everything that has to be fixed.
         let (memory, replicas) = (read(MEMORY), read(REPLICAS));
         Some(format!(
             "{}/mps-{}g*1/{}",
@@ -295,7 +296,7 @@ impl<'a> Product<'a> {
         ))
     }
 
-    /// Publishes one card, unless the node already yields one of that name.
+    /// Publishes one card, unless the node already yields a card of that name.
     fn publish<S: AsRef<str>>(
         &self,
         name: String,
@@ -328,7 +329,7 @@ impl<'a> Product<'a> {
     }
 }
 
-/// MB as GB, rounded to nearest (docs/rules.md, **Card discovery**).
+/// Converts MB to GB, rounded to nearest (docs/rules.md, **Card discovery**).
 fn round_to_gigabytes(megabytes: i64) -> i64 {
     megabytes / 1024 + i64::from(megabytes % 1024 >= 512)
 }

@@ -14,51 +14,51 @@ use crate::cluster::queue::Queue;
 use crate::ids::QueueId;
 use crate::reason::Reason;
 
-/// One queue as it is now.
+/// The figures of one queue at this moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueueFigures {
-    /// Name of the queue, as label of its metrics.
+    /// Name of the queue, as a label of its metrics.
     pub queue: Arc<str>,
-    /// Card by card, those that its quota names and those that its pods hold.
+    /// The cards that the queue's quota names and the cards that its pods hold.
     pub cards: Vec<CardFigures>,
-    /// How many pods wait in it, by reason; each reason at most once.
+    /// How many pods wait in the queue, by reason; each reason at most once.
     pub waiting: Vec<(Reason, usize)>,
-    /// When the pod was created that waits longest in it; none where nobody waits.
+    /// When the pod was created that has waited longest in the queue; none where no pod waits.
     pub oldest: Option<Timestamp>,
-    /// Its resources, and how it stands to what it deserves; none where Volcano's gauges are switched off (`metricsEnabled`), those of
-    /// cards among them.
+    /// The queue's resources, and how its use compares to what it deserves. None where Volcano's gauges, those of cards included, are
+    /// switched off (`metricsEnabled`).
     pub standing: Option<StandingFigures>,
-    /// Why not all that it says can be had, as its usage says; none where it can.
+    /// Why not all that the queue's spec says can be had, as in its usage; none where all can be had.
     pub unsatisfiable: Option<Unsatisfiable>,
 }
 
-/// How a queue stands to what it deserves (the capacity document, **Resource monitoring metrics**).
+/// How a queue's use compares to what it deserves (the capacity document, **Resource monitoring metrics**).
 #[derive(Debug, Clone, PartialEq)]
 pub struct StandingFigures {
-    /// Resource by resource.
+    /// One entry for each resource.
     pub resources: Vec<ResourceFigures>,
-    /// The largest part in use of anything that it deserves.
+    /// The largest share in use, over everything that the queue deserves.
     pub share: f64,
-    /// Whether it uses more than it deserves of anything.
+    /// Whether the queue uses more than it deserves of anything.
     pub overused: bool,
 }
 
-/// One resource of a queue: CPU in milli, everything else in whole units.
+/// One resource of a queue: CPU in millicores, everything else in whole units.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceFigures {
-    /// Name of the resource, as label of its metrics.
+    /// Name of the resource, as a label of its metrics.
     pub resource: Arc<str>,
-    /// What the queue should have of it.
+    /// How much of it the queue should have.
     pub deserved: i64,
-    /// What its pods have.
+    /// How much the queue's pods have.
     pub allocated: i64,
-    /// What its pods have and ask for.
+    /// How much the queue's pods have and ask for.
     pub request: i64,
-    /// What is kept for workloads that are in it and whose pods have not taken over.
+    /// How much is kept for workloads in the queue and not yet taken over by their pods.
     pub inqueue: i64,
-    /// What it may have at most; none where it does not say.
+    /// The most that the queue may have; none where its spec does not say.
     pub capacity: Option<i64>,
-    /// The same, less what is guaranteed to others; none where nothing limits it.
+    /// The same, less what is guaranteed to other queues; none where nothing limits it.
     pub real_capacity: Option<i64>,
 }
 
@@ -67,30 +67,30 @@ pub struct ResourceFigures {
 pub struct CardFigures {
     /// The card's name.
     pub card: Arc<str>,
-    /// What the queue should have of it.
+    /// How much of it the queue should have.
     pub deserved: i64,
-    /// What its pods hold.
+    /// How much the queue's pods hold.
     pub allocated: i64,
-    /// What its pods hold and ask for.
+    /// How much the queue's pods hold and ask for.
     pub request: i64,
-    /// What it may have at most; none where nothing of its own limits it.
+    /// The most that the queue may have; none where no quota of its own limits it.
     pub capacity: Option<i64>,
 }
 
-/// One card of a node that shares cards through mGPU, as it is now.
+/// One card of a node that shares cards through mGPU, at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GpuFigures {
-    /// Compute in use, of 100.
+    /// Compute in use, in percent.
     pub core: i64,
     /// Memory in use, in MiB.
     pub memory: i64,
-    /// Memory that the card has, in MiB.
+    /// Memory of the card, in MiB.
     pub total_memory: i64,
-    /// How many containers share it.
+    /// How many containers share the card.
     pub containers: i64,
 }
 
-/// The figures of every queue that is there, for the metrics; and of the pods that wait in no queue, for `CrossQuota` alone.
+/// Returns the figures of every existing queue, for the metrics. Pods that wait in no queue, for `CrossQuota` alone, have an entry too.
 pub fn figures(cluster: &Cluster) -> Vec<QueueFigures> {
     let there = cluster.queues().filter(|(_, queue)| {
         if queue.is_nameless() {
@@ -118,7 +118,7 @@ fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures 
     let mut waiting = BTreeMap::<Reason, usize>::new();
     let mut oldest = None;
     for (_, peers) in queue.waiting.peers() {
-        // They stand in the order of their creation, but for those that came back.
+        // The pods stand in the order of their creation, except for pods that came back.
         let has_returned = peers.pods.last().is_some_and(|last| last.returns > 0);
         let looked_at = if has_returned { peers.pods.len() } else { 1 };
         let created = peers.pods.iter().take(looked_at).map(|place| place.created).min();
@@ -142,7 +142,7 @@ fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures 
     }
 }
 
-/// How a queue stands to what it deserves, resource by resource.
+/// Returns how a queue's use compares to what it deserves, resource by resource.
 fn standing(cluster: &Cluster, id: QueueId, queue: &Queue) -> StandingFigures {
     let named = queue.quota().into_iter().flat_map(|quota| {
         let bounds = quota.capability.iter().chain(quota.deserved.iter());
@@ -156,7 +156,7 @@ fn standing(cluster: &Cluster, id: QueueId, queue: &Queue) -> StandingFigures {
     let reserved = [&queue.inqueue, &queue.below.inqueue];
     let reserved_of = |dimension| reserved.iter().map(|inqueue| inqueue.resource(dimension)).sum();
     let kept = reserved.iter().flat_map(|inqueue| inqueue.resources());
-    // Of what pods and groups ask for, only resources that the cluster has: a tenant can make up any number of names.
+    // Of what pods and groups ask for, only resources that the cluster has are shown: a tenant can invent any number of names.
     let asked = used.chain(kept).filter(|dimension| cluster.has(*dimension));
     let all: BTreeSet<_> = named.chain(asked).collect();
     let resources = all

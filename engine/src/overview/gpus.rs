@@ -1,4 +1,4 @@
-//! What there is to see of the cards that nodes share through mGPU.
+//! What is shown of the cards that nodes share through mGPU.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::ids::NodeId;
 use crate::policies::mgpu::CardUse;
 use crate::refs::PodRef;
 
-/// What is in use of each card of a node, and by whom.
+/// Returns what is in use of each card of a node, and by which containers.
 pub(super) fn shared(cluster: &Cluster, id: NodeId) -> Vec<SharedGpu> {
     let node = cluster.node(id);
     let Some((offer, mgpu)) = node.offer().and_then(|offer| Some((offer, offer.mgpu.as_ref()?))) else {
@@ -37,7 +37,7 @@ pub(super) fn shared(cluster: &Cluster, id: NodeId) -> Vec<SharedGpu> {
     (0..).zip(node.gpus.iter()).map(card).collect()
 }
 
-/// The containers on a card, by name.
+/// Returns the containers on a card, by name.
 fn containers(cluster: &Cluster, placed: &[Placed], card: u16) -> Vec<String> {
     let on_card = placed.iter().filter(|placed| placed.cards.contains(&card));
     let mut names: Vec<_> = on_card
@@ -51,13 +51,13 @@ fn containers(cluster: &Cluster, placed: &[Placed], card: u16) -> Vec<String> {
     names
 }
 
-/// The name of one of the containers that ask for mGPU.
+/// Returns the name of one of the containers that ask for mGPU.
 fn container_name(pod: &Pod, container: usize) -> Option<&str> {
     let request = pod.task.mgpu.as_ref()?;
     request.containers.get(container).map(|(name, _)| &**name)
 }
 
-/// The figures of the nodes whose cards or their use have changed, for the metrics.
+/// Returns the figures of the nodes whose cards or their use have changed, for the metrics.
 pub fn gpu_figures(cluster: &Cluster, changes: &Changes) -> Vec<(Arc<str>, Vec<GpuFigures>)> {
     let gone = changes
         .nodes_gone
@@ -68,7 +68,7 @@ pub fn gpu_figures(cluster: &Cluster, changes: &Changes) -> Vec<(Arc<str>, Vec<G
         let node = cluster.node(*id);
         (Arc::clone(&node.name), figures(node))
     });
-    // A node that was replaced by another of its name is gone first.
+    // If a node was replaced by another of its name, the old one is reported gone first.
     gone.chain(there).collect()
 }
 
@@ -84,7 +84,7 @@ fn figures(node: &Node) -> Vec<GpuFigures> {
     node.gpus.iter().map(card).collect()
 }
 
-/// What to say on a bound pod whose cards nobody has written on it: the cards that its containers are taken to hold.
+/// Returns what to say on a bound pod without a scheduling result: the cards that its containers are taken to hold.
 pub fn first_fit(cluster: &Cluster, uid: &str) -> Option<(PodRef, String)> {
     let id = cluster.pod_with_uid(uid)?;
     let pod = cluster.pod(id)?;

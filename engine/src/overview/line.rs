@@ -1,4 +1,4 @@
-//! What waits in a queue, first to go first: a workload counts once, however many pods it has.
+//! What waits in a queue, next first. A workload counts once, however many pods it has.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,18 +17,19 @@ use crate::names::CardId;
 use crate::reason::{About, Reason};
 use crate::refs::WorkloadKind;
 
-/// How many of what waits in a queue its usage shows.
+/// The most waiting entries that a queue's usage shows.
 const FIRST_WAITING: usize = 5;
 
-/// Something that waits in a queue.
+/// One entry that waits in a queue.
 enum Waiting<'c> {
-    /// Pods, the first of which is this one; what they are parts of, unless one stands for itself.
+    /// Waiting pods: the first of them, and the workload that they are part of; none for a pod that stands for itself.
     Pods(PodId, Option<&'c Parts>),
     /// A workload of which no pod waits yet.
     Whole(WorkloadId),
 }
 
-/// How many workloads wait in a queue, pods that stand for themselves among them, and those of which all pods stand aside.
+/// Returns how many workloads wait in a queue. A pod that stands for itself counts as one, and so does a workload of which all pods stand
+/// aside.
 pub(super) fn waiting_workloads(cluster: &Cluster, queue: &Queue) -> usize {
     let wholes = queue.waiting.wholes();
     let aside = queue.waiting.aside().filter_map(|(id, _)| cluster.pod(id));
@@ -38,10 +39,10 @@ pub(super) fn waiting_workloads(cluster: &Cluster, queue: &Queue) -> usize {
     wholes.count() + wholes_without_pods(cluster, queue).count() + aside
 }
 
-/// Workloads that are to be let in as a whole and of which no pod waits.
+/// Returns workloads that are to be let in as a whole and of which no pod waits.
 fn wholes_without_pods<'c>(cluster: &'c Cluster, queue: &'c Queue) -> impl Iterator<Item = WorkloadId> {
     let wholes = cluster.wholes_in_line(queue);
-    // A Job whose pods are still there while it is suspended is shown by these.
+    // A suspended Job whose pods are still there is shown by these pods.
     let is_shown = |id: WorkloadId| {
         let controller = cluster.workload(id).controller();
         queue.waiting.wholes().has(&Whole::Controller(controller))
@@ -51,7 +52,7 @@ fn wholes_without_pods<'c>(cluster: &'c Cluster, queue: &'c Queue) -> impl Itera
         .map(|(id, _)| id)
 }
 
-/// What waits in a queue and is next, and what it waits for.
+/// Returns the first entries that wait in a queue, and what they wait for.
 pub(super) fn first_waiting(cluster: &Cluster, id: QueueId) -> Vec<WaitingWorkload> {
     let queue = cluster.queue(id);
     let pods = queue.waiting.wholes().in_order().take(FIRST_WAITING);
@@ -113,7 +114,7 @@ fn describe(cluster: &Cluster, waiting: &Waiting) -> Option<WaitingWorkload> {
     })
 }
 
-/// Who says what pods wait for: a group that lacks quota for those that it needs together; else the first of them.
+/// Returns the subject that says what pods wait for: their group, if it lacks quota for the pods that it needs together; else the first pod.
 fn speaker(cluster: &Cluster, first: PodId, parts: Option<&Parts>) -> Subject {
     let group = match parts.map(|parts| &parts.whole) {
         Some(Whole::Group(id)) => Some(*id).filter(|id| cluster.workload(*id).missing() > 0),
@@ -126,7 +127,7 @@ fn speaker(cluster: &Cluster, first: PodId, parts: Option<&Parts>) -> Subject {
     group.unwrap_or(Subject::Pod(first))
 }
 
-/// What the workloads ask for that a queue, and those below it, are to let in as a whole.
+/// Returns what the workloads ask for that a queue, and the queues below it, are to let in as a whole.
 pub(super) fn asked_as_wholes(cluster: &Cluster, id: QueueId) -> BTreeMap<CardId, i128> {
     if !cluster.is_inner(id) {
         return asked_in(cluster, [id]);
@@ -136,7 +137,7 @@ pub(super) fn asked_as_wholes(cluster: &Cluster, id: QueueId) -> BTreeMap<CardId
     asked_in(cluster, all.map(|(queue, _)| queue).filter(is_below))
 }
 
-/// What the workloads ask for that these queues are to let in as a whole.
+/// Returns what the workloads ask for that these queues are to let in as a whole.
 pub(super) fn asked_in(cluster: &Cluster, queues: impl IntoIterator<Item = QueueId>) -> BTreeMap<CardId, i128> {
     let queues = queues.into_iter();
     let wholes = queues.flat_map(|queue| cluster.wholes_in_line(cluster.queue(queue)));
@@ -148,7 +149,7 @@ pub(super) fn asked_in(cluster: &Cluster, queues: impl IntoIterator<Item = Queue
     asked
 }
 
-/// The cards that are asked for as a whole; of alternatives the first, by name.
+/// Returns the cards that are asked for as a whole; of alternatives, the first by name.
 fn first_cards<'c>(cluster: &'c Cluster, demand: &'c Demand) -> impl Iterator<Item = (CardId, i128)> {
     demand.cards.iter().filter_map(|(set, count)| {
         let first = set.iter().min_by_key(|card| cluster.names().card_name(**card))?;
@@ -156,12 +157,12 @@ fn first_cards<'c>(cluster: &'c Cluster, demand: &'c Demand) -> impl Iterator<It
     })
 }
 
-/// The cards among what is asked for.
+/// Returns the cards among what is asked for.
 fn cards_among(asked: impl Iterator<Item = (Dimension, i128)>) -> impl Iterator<Item = (CardId, i128)> {
     asked.filter_map(|(dimension, amount)| Some((dimension.card()?, amount)))
 }
 
-/// Those of the cards that the cluster has, by name: a tenant can make up any number of others.
+/// Returns only the cards that the cluster has, by name: a tenant can invent any number of others.
 fn known(cluster: &Cluster, cards: Vec<(CardId, i128)>) -> BTreeMap<String, i64> {
     let mut known = BTreeMap::<String, i64>::new();
     for (card, count) in cards {

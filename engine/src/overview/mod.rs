@@ -1,4 +1,4 @@
-//! What there is to see of the cluster: reports on nodes, cards and queues whose figures have changed.
+//! What is shown of the cluster: reports on nodes, cards and queues whose figures have changed.
 
 mod figures;
 mod gpus;
@@ -27,25 +27,25 @@ use status::{Quotas, Usability};
 pub use unaccounted::Unaccounted;
 pub use unsatisfiable::Unsatisfiable;
 
-/// What there is to see of one thing, complete: it replaces whatever was shown of it before.
+/// What is shown of one thing, complete: it replaces whatever was shown of it before.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Shown {
     /// The cards of one node.
     Inventory {
         /// Name of the node, and of the inventory.
         node: Arc<str>,
-        /// Its unique id: the node owns the inventory.
+        /// The node's unique id: the node owns the inventory.
         node_uid: Box<str>,
-        /// What it has; none removes the inventory.
+        /// The content; none removes the inventory.
         status: Option<CardInventoryStatus>,
-        /// Whether anything but the use of its cards has changed: then it is written at once.
+        /// Whether anything but the use of the cards has changed: then it is written at once.
         prompt: bool,
     },
     /// One card name.
     CardType {
         /// The card name.
         card: Arc<str>,
-        /// What it stands for and how many there are; none removes it.
+        /// What the name stands for and how many cards there are; none removes the object.
         content: Option<(CardTypeSpec, CardTypeStatus)>,
         /// Whether anything but the use of the cards has changed: then it is written at once.
         prompt: bool,
@@ -54,19 +54,19 @@ pub enum Shown {
     Usage {
         /// Name of the queue, and of the usage.
         queue: Arc<str>,
-        /// Its unique id: the queue owns the usage.
+        /// The queue's unique id: the queue owns the usage.
         queue_uid: Box<str>,
-        /// What it has; none removes the usage.
+        /// The content; none removes the usage.
         status: Option<CardUsageStatus>,
     },
-    /// What no queue is charged for. While a queue has the name of the object, the object is the queue's.
+    /// What no queue is charged for. While a queue has the same name as this object, the object is that queue's usage.
     Unaccounted {
-        /// What that is; none removes the object.
+        /// The content; none removes the object.
         status: Option<CardUsageStatus>,
     },
 }
 
-/// What there is to see of everything that has changed; how far workloads are is told apart from this, some at a time.
+/// Returns what is shown of everything that has changed. The progress of workloads is reported separately, some at a time.
 pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
     let mut reports = Vec::new();
     for (node, node_uid) in changes.nodes_gone {
@@ -77,7 +77,7 @@ pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
             prompt: true,
         });
     }
-    // Kubernetes removes what a queue owned; nobody is to bring it back.
+    // Kubernetes removes the objects that a queue owned; they must not be created again.
     for (queue, queue_uid) in changes.queues_gone {
         reports.push(Shown::Usage {
             queue,
@@ -85,7 +85,7 @@ pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
             status: None,
         });
     }
-    // A node that names a card first decides for all others what the card means.
+    // The first node by name that has a card decides for all other nodes what the card's name means.
     let concerned = changes.cards.iter().flat_map(|card| conflicting_nodes(cluster, *card));
     let nodes: BTreeSet<_> = concerned.chain(changes.nodes.iter().copied()).collect();
     let usage_only = changes
@@ -117,7 +117,7 @@ pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
         });
     }
     let mut queues = changes.queues;
-    // What only stays to be shown concerns nobody until numbers are shown.
+    // A total that did not move matters to no queue until numbers are shown.
     let moved = || changes.total.values().any(|span| span.least < span.most);
     if changes.shows_numbers || moved() {
         let concerned = cluster
@@ -138,7 +138,7 @@ pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
     reports
 }
 
-/// What a node's inventory says; none for a node that has no card, no sign of one and no other GPU.
+/// Returns a node's inventory; none for a node that has no card, no sign of one and no other GPU.
 fn inventory(cluster: &Cluster, id: NodeId, node: &Node, offer: &Offer) -> Option<CardInventoryStatus> {
     let quotas = quotas(cluster, id);
     if !offer.has_signs_of_cards() && quotas.is_none() {
@@ -162,8 +162,8 @@ fn inventory(cluster: &Cluster, id: NodeId, node: &Node, offer: &Offer) -> Optio
     })
 }
 
-/// The cards, by resource, of a node that `CrossQuota` takes for one without GPU: those of another vendor than its patterns name, of mGPU, or
-/// none yet.
+/// Returns the cards, by resource, of a node that `CrossQuota` takes for a node without GPU: cards of a vendor that its patterns don't name,
+/// cards of mGPU, or no cards yet.
 fn cards_outside_cross_quota(cluster: &Cluster, id: NodeId, offer: &Offer) -> Option<String> {
     let is_outside = cluster.configuration().cross_quota.is_some()
         && !cluster.gpu_nodes().contains(id)
@@ -172,7 +172,7 @@ fn cards_outside_cross_quota(cluster: &Cluster, id: NodeId, offer: &Offer) -> Op
         return None;
     }
     let found = offer.cards.iter().map(|card| card.found.resource.as_str());
-    // Also what nothing names, or lets be published.
+    // Includes cards that no label names, or that can't be published.
     let settings = &cluster.configuration().cardgate;
     let offered = offer.allocatable.iter().filter(|(_, amount)| *amount > 0);
     let offered = offered.filter_map(|(dimension, _)| Some(cluster.names().resource_name(dimension.resource()?)));
@@ -186,17 +186,18 @@ fn cards_outside_cross_quota(cluster: &Cluster, id: NodeId, offer: &Offer) -> Op
     })
 }
 
-/// The cards of a node that `CrossQuota` takes for one without GPU; none where it does not, or is not configured.
+/// Returns the cards of a node that `CrossQuota` takes for a node without GPU; none for other nodes, or where `CrossQuota` is not
+/// configured.
 pub fn node_outside_cross_quota(cluster: &Cluster, id: NodeId) -> Option<String> {
     cluster.configuration().cross_quota.as_ref()?;
     cards_outside_cross_quota(cluster, id, cluster.node(id).offer()?)
 }
 
-/// What has cards in the cluster and is taken for nodes without GPU by `CrossQuota`: the resources, how many nodes have them, and the first
-/// of these.
+/// Returns which resources are cards on nodes that `CrossQuota` takes for nodes without GPU: by resources, how many nodes have them, and the
+/// first of these nodes.
 pub fn outside_cross_quota(cluster: &Cluster) -> BTreeMap<String, (usize, Arc<str>)> {
     let mut outside = BTreeMap::new();
-    // Where it is not configured, nobody has to look at all nodes.
+    // If it is not configured, no nodes are looked at.
     let nodes = cluster.nodes_by_name().iter();
     for id in nodes.filter(|_| cluster.configuration().cross_quota.is_some()) {
         if let Some(cards) = node_outside_cross_quota(cluster, *id) {
@@ -207,8 +208,8 @@ pub fn outside_cross_quota(cluster: &Cluster) -> BTreeMap<String, (usize, Arc<st
     outside
 }
 
-/// The node that counts a card by another resource than this one, as this one shows it: of the nodes that agree, the first by
-/// name does.
+/// Returns the problem that another node counts a card by another resource, as this node shows it. Of the nodes that agree with each other,
+/// the first by name shows it.
 fn conflict(cluster: &Cluster, id: NodeId, card: &NodeCard) -> Option<Problem> {
     let conflict = cluster.card(card.card)?.conflict?;
     let decides = conflict.first == id;
@@ -227,7 +228,7 @@ fn conflict(cluster: &Cluster, id: NodeId, card: &NodeCard) -> Option<Problem> {
     })
 }
 
-/// What pods without GPU may hold of a GPU node, and do.
+/// Returns what pods without GPU may hold of a GPU node, and what they hold.
 fn quotas(cluster: &Cluster, id: NodeId) -> Option<Quotas> {
     let table = cluster.gpu_nodes();
     let lines = table.lines(id)?.iter().zip(table.sources(id)?).zip(table.resources());
@@ -257,8 +258,7 @@ fn usability(offer: &Offer) -> Usability {
     }
 }
 
-/// The nodes that count a card by another resource than the first, by name. They are searched for only where there are
-/// any.
+/// Returns the nodes, by name, that count a card by another resource than the first node. They are searched for only where there are any.
 fn conflicting_nodes(cluster: &Cluster, id: CardId) -> impl Iterator<Item = NodeId> + '_ {
     let meant = cluster.resource_of(id);
     let card = cluster.card(id).filter(|card| card.tallies.len() > 1);
@@ -271,7 +271,7 @@ fn conflicting_nodes(cluster: &Cluster, id: CardId) -> impl Iterator<Item = Node
     })
 }
 
-/// What a card type says; none once no node has the card, and none reaches it beside others.
+/// Returns a card type; none once no node has the card, and no device of it is reached by several nodes.
 fn card_type(cluster: &Cluster, id: CardId) -> Option<(CardTypeSpec, CardTypeStatus)> {
     let card = cluster.card(id).filter(|card| !card.nodes.is_empty());
     let meaning = card.and_then(|card| Some((card, card.meaning.as_ref()?)));

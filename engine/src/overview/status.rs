@@ -1,4 +1,4 @@
-//! What the objects say: pure builders of their status. Transition times of conditions are left to the reporter.
+//! Builds the statuses of the objects, purely from data. The reporter sets the transition times of conditions.
 
 #[cfg(test)]
 mod tests;
@@ -14,13 +14,13 @@ use crate::discovery::{Card, Problem, Severity};
 use crate::happening::Happening;
 use crate::reason::Reason;
 
-/// Condition of inventories: every labelled card could be counted.
+/// Condition of inventories: every card that the labels show could be counted.
 const CARDS_PUBLISHED: &str = "CardsPublished";
-/// Reason and message while that holds.
+/// Reason and message while that is true.
 const ALL_PUBLISHED: (&str, &str) = ("AllPublished", "every card that the node shows could be counted");
 /// Condition of inventories: the labels agree with what the node allocates.
 const LABELS_CONSISTENT: &str = "LabelsConsistent";
-/// Reason and message while that holds.
+/// Reason and message while that is true.
 const NO_DISAGREEMENT: (&str, &str) = ("NoDisagreement", "the labels agree with what the node allocates");
 /// Condition of inventories: the node is ready and takes pods.
 const NODE_USABLE: &str = "NodeUsable";
@@ -30,51 +30,51 @@ const CROSS_QUOTA_READABLE: &str = "CrossQuotaReadable";
 const CROSS_QUOTA_APPLIES: &str = "CrossQuotaApplies";
 /// Reason of that condition, and of the event on the configuration.
 const NO_GPU_NODE: &str = Happening::NotAGpuNode.as_str();
-/// Message while that holds.
+/// Message while the annotations can be read.
 const QUOTAS_READABLE: &str = "the node's annotations on quotas for pods without GPU can be read";
-/// Reason where an annotation can't be read, also of the event.
+/// Reason where an annotation can't be read, also used for the event.
 const INVALID_CROSS_QUOTA: &str = Happening::InvalidCrossQuota.as_str();
-/// Condition of card types: all nodes mean the same resource.
+/// Condition of card types: all nodes count the card by the same resource.
 const CONSISTENT: &str = "Consistent";
-/// Condition of card types of which several nodes reach devices: those are in no number.
+/// Condition of card types with devices that several nodes reach: these are in no number.
 const COUNTED: &str = "Counted";
 /// Reason of that condition.
 const SEVERAL_NODES: &str = "SeveralNodesReach";
-/// Condition of usages: what the queue says can be read.
+/// Condition of usages: the queue's spec can be read.
 const VALID: &str = "Valid";
-/// Condition of a usage: the cluster has what the queue says.
+/// Condition of usages: the cluster has what the queue's spec says.
 const SATISFIABLE: &str = "Satisfiable";
-/// Condition of usages of queues that take no pods, while some wait there.
+/// Condition of usages of queues that take no pods while pods wait there.
 const OPEN: &str = "Open";
-/// How long a list of cards in a column of `kubectl get` may be, in characters, so that a line fits 120.
+/// The most characters of a list of cards in a column of `kubectl get`, so that a line fits 120.
 const COLUMN: usize = 40;
-/// How many problems, or nodes, one message lists.
+/// The most problems, or nodes, that one message lists.
 const MOST_LISTED: usize = 10;
-/// What stands where there is nothing.
+/// Shown where there is nothing.
 const NONE: &str = "<none>";
 
 /// Whether new pods may come to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usability {
-    /// Its kubelet is ready, and it is not cordoned.
+    /// The node's kubelet is ready, and the node is not cordoned.
     Usable,
-    /// Its kubelet does not say that it is ready.
+    /// The node's kubelet does not report that it is ready.
     NotReady,
-    /// Somebody has cordoned it.
+    /// The node is cordoned.
     Cordoned,
 }
 
 /// What pods without GPU may hold of a node.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Quotas {
-    /// Resource by resource.
+    /// One entry for each resource.
     pub resources: Vec<NodeQuota>,
     /// What is wrong with the node's annotations.
     pub problems: Vec<String>,
 }
 
-/// What an inventory says of a node with these cards, of which so many are in use and so many are not; and of its quotas for pods without GPU,
-/// where it has any.
+/// Returns the inventory of a node with these cards, each with the amounts in use and free, and with its quotas for pods without GPU, where
+/// it has any.
 pub fn inventory(
     cards: &[(&Card, (i128, i128))],
     usability: Usability,
@@ -142,7 +142,7 @@ pub fn inventory(
     }
 }
 
-/// The same of a node with these cards that `CrossQuota` takes for one without GPU: it limits nothing there.
+/// Adds to an inventory that `CrossQuota` takes this node, which has these cards, for a node without GPU, and limits nothing there.
 pub fn outside_cross_quota(status: CardInventoryStatus, cards: &str) -> CardInventoryStatus {
     let message = format!(
         "the node has {cards}, and gpu-resource-names matches none of what it allocates: pods without GPU may take all of it, as of a node \
@@ -173,7 +173,7 @@ fn node_card(card: &Card, (used, free): (i128, i128), usability: Usability) -> N
     }
 }
 
-/// What a card type says with these counts. `conflicts` are the nodes, by name, that count the card by another resource than
+/// Returns the status of a card type with these counts. `conflicts` are the nodes, by name, that count the card by another resource than
 /// `resource`.
 pub fn card_type(counts: CardTypeStatus, resource: &str, conflicts: &[(&str, &str)]) -> CardTypeStatus {
     let consistent = if conflicts.is_empty() {
@@ -212,8 +212,8 @@ pub fn card_type(counts: CardTypeStatus, resource: &str, conflicts: &[(&str, &st
     }
 }
 
-/// What a usage says with these figures of its queue: why the queue can't be used, and what it says that can't all be had at the
-/// moment, each in one word and in a sentence; and its state, where it is closed.
+/// Returns the status of a usage with these figures of its queue. `problem` says why the queue can't be used, and `unsatisfiable` what of
+/// its spec can't all be had at the moment, each in one word and in a sentence. `closed` is the queue's state, where it is not open.
 pub fn usage(
     figures: CardUsageStatus,
     problem: Option<(&str, &str)>,
@@ -228,7 +228,7 @@ pub fn usage(
         let (reason, message) = wrong.unwrap_or(fine);
         condition(kind, wrong.is_none(), reason, message)
     };
-    // Whoever has closed a queue knows that: it is a problem for those who wait.
+    // The one who closed the queue knows that. It is a problem only while pods wait.
     let shut = closed.filter(|_| figures.waiting > 0).map(|state| {
         let message = format!(
             "the queue is {state}, not Open: what waits in it waits until its status.state is Open again, or names another queue"
@@ -263,8 +263,8 @@ pub fn usage(
     }
 }
 
-/// What the usage says that is of no queue: the cards that no queue is charged for, by name, and how many pods ask for devices by
-/// resource claims. None where there is nothing of either.
+/// Returns the usage that belongs to no queue: the cards that no queue is charged for, by name, and how many pods ask for devices by
+/// resource claims. None where there are neither.
 pub fn unaccounted<'a>(
     cards: impl IntoIterator<Item = (&'a str, i64)>,
     pods_with_resource_claims: i64,
@@ -307,7 +307,7 @@ fn condition(kind: &str, holds: bool, reason: &str, message: &str) -> Condition 
     }
 }
 
-/// True, as `fine` says, where no problem has this severity; else False, for the reason of the first.
+/// Returns a condition: True, with `fine`, if no problem has this severity; else False, with the reason of the first such problem.
 fn problem_condition(kind: &str, fine: (&str, &str), problems: &[Problem], severity: Severity) -> Condition {
     let problems = || problems.iter().filter(|problem| problem.severity() == severity);
     match problems().next() {
@@ -321,18 +321,18 @@ fn problem_condition(kind: &str, fine: (&str, &str), problems: &[Problem], sever
     }
 }
 
-/// `NVIDIA-A100 x8, NVIDIA-H100 x4`.
+/// Returns a list such as `NVIDIA-A100 x8, NVIDIA-H100 x4`.
 fn list_counts<'a>(counts: impl Iterator<Item = (&'a str, i64)>) -> String {
     let counts: Vec<_> = counts.map(|(name, count)| format!("{name} x{count}")).collect();
     or_none(counts.join(", "))
 }
 
-/// As many as fit into a column of `kubectl get`.
+/// Returns as many texts as fit into a column of `kubectl get`.
 fn column(texts: impl Iterator<Item = String>) -> String {
     or_none(format::column(&texts.collect::<Vec<_>>(), COLUMN))
 }
 
-/// Each once, in the order in which they come.
+/// Lists each reason once, in the order in which they come.
 fn list_reasons<'a>(reasons: impl IntoIterator<Item = &'a str>) -> String {
     let mut distinct: Vec<&str> = Vec::new();
     for reason in reasons {
@@ -343,7 +343,7 @@ fn list_reasons<'a>(reasons: impl IntoIterator<Item = &'a str>) -> String {
     distinct.join(", ")
 }
 
-/// The first few, and how many more there are.
+/// Lists the first few texts, and how many more there are.
 fn list(texts: impl Iterator<Item = String>, separator: &str) -> String {
     let mut texts: Vec<_> = texts.collect();
     let more = texts.len().saturating_sub(MOST_LISTED);

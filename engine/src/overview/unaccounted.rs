@@ -1,4 +1,4 @@
-//! What there is to see of what no queue is charged for.
+//! What is shown of cards that no queue is charged for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use crds::card_usage::UNACCOUNTED;
 
 use super::{Cluster, Shown, status};
 
-/// What no queue is charged for, as it was shown last.
+/// What no queue is charged for, as it was last shown.
 #[derive(Debug, Default)]
 pub struct Unaccounted {
-    /// How many of each card, where there are any. Only cards of nodes are here: no tenant makes up their names.
+    /// How many of each card, where there are any. Only cards of nodes are here, so tenants can't invent names.
     cards: BTreeMap<Arc<str>, i64>,
     cards_changed: bool,
     pods_with_resource_claims: usize,
-    /// Whether it is shown, or that there is nothing: not before the first time, and not while a queue has the name.
+    /// Whether the current state, even an empty one, is shown: not before the first time, and not while a queue has the object's name.
     is_shown: bool,
 }
 
 impl Unaccounted {
-    /// How many of a card pods hold for which no queue is charged; none where no node has the card.
+    /// Sets how many of a card are held by pods for which no queue is charged; none where no node has the card.
     pub fn card(&mut self, card: &Arc<str>, count: Option<i64>) {
         let count = count.filter(|count| *count > 0);
         let before = match count {
@@ -29,7 +29,7 @@ impl Unaccounted {
         self.cards_changed |= before != count;
     }
 
-    /// What is to be shown, where that is something else than was shown last.
+    /// Returns what to show, where that differs from what was last shown.
     pub fn report(&mut self, cluster: &Cluster) -> Option<Shown> {
         let queue = cluster.queue_named(UNACCOUNTED).map(|id| cluster.queue(id));
         if queue.is_some_and(|queue| queue.terms().is_some()) {

@@ -1,4 +1,4 @@
-//! What a queue says that can't all be had.
+//! What a queue's spec says that can't all be had.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::cluster::queue::{Queue, Quota};
 use crate::cluster::{Cluster, Span};
 use crate::ids::QueueId;
 
-/// Of what a queue says more than there is, in one word: the reason of its usage's condition `Satisfiable`.
+/// What a queue's spec says more of than there is, in one word: the reason of its usage's condition `Satisfiable`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsatisfiable {
-    /// It may have more than a queue above it.
+    /// The queue may have more than a queue above it.
     CapabilityAboveParent,
-    /// More is kept free for it than it may have: nobody can use that.
+    /// More is kept free for the queue than it may have, so nothing can use the rest.
     GuaranteeAboveCapability,
-    /// It may have more than the cluster has.
+    /// The queue may have more than the cluster has.
     CapabilityAboveCluster,
     /// All queues together are guaranteed more than the cluster has.
     GuaranteesAboveCluster,
@@ -25,7 +25,7 @@ pub enum Unsatisfiable {
 }
 
 impl Unsatisfiable {
-    /// All of them, for documents.
+    /// All variants, for documents.
     pub const ALL: [Self; 5] = [
         Self::CapabilityAboveParent,
         Self::GuaranteeAboveCapability,
@@ -34,7 +34,7 @@ impl Unsatisfiable {
         Self::DeservedAboveCluster,
     ];
 
-    /// The word.
+    /// Returns the reason in one word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::CapabilityAboveParent => "CapabilityAboveParent",
@@ -46,7 +46,8 @@ impl Unsatisfiable {
     }
 }
 
-/// What a queue says that can't all be had, whoever asks for it: in one word and in a sentence; none where it can.
+/// Returns what a queue's spec says that can't all be had, whichever pods ask for it, in one word and in a sentence; none where all can be
+/// had.
 pub(super) fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(Unsatisfiable, String)> {
     let quota = cluster
         .queue(id)
@@ -89,7 +90,7 @@ pub(super) fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(Unsatisfi
     let (said, has) = (dimension.format(said), cluster.to_be_had(dimension));
     let name = dimension.name(cluster.names());
     if dimension.card().is_some_and(|card| cluster.is_on_no_node(card)) {
-        // No number: it would be told late.
+        // No number is given, since a change of it would be reported late.
         let held = match top.total.get(dimension) {
             0 => "",
             _ => "; what pods still hold of it counts until they end, and nobody gets it after them",
@@ -106,8 +107,8 @@ pub(super) fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(Unsatisfi
     ))
 }
 
-/// Whether what a queue says could not all be had and now can be, or the other way round; and where it shows how much there is
-/// to be had, whether that is to be shown anew.
+/// Whether a queue's report has to be written again: what its spec says could not all be had and now can be, or the other way round, or the
+/// report shows how much there is to be had and that number has to be refreshed.
 pub(super) fn says_more(
     cluster: &Cluster,
     queue: &Queue,
@@ -128,8 +129,8 @@ pub(super) fn says_more(
         || deserved.any(|dimension| is_concerned(dimension, below.deserved.get(dimension)))
 }
 
-/// Of what a queue may have, more than the nearest queue above it that says how much of that may be had: the door was not
-/// there when one of them was written.
+/// Returns where a queue may have more than the nearest queue above it that limits the same dimension. The admission webhook was not there
+/// when one of the two was written.
 fn above_what_is_above(cluster: &Cluster, id: QueueId, quota: &Quota) -> Option<String> {
     quota.capability.iter().find_map(|(dimension, said)| {
         let mut above = cluster.ancestry(id).skip(1).filter_map(|above| {
@@ -145,8 +146,8 @@ fn above_what_is_above(cluster: &Cluster, id: QueueId, quota: &Quota) -> Option<
     })
 }
 
-/// Of what is kept free for a queue, more than it may have: under `capacity-card`, it has none of what it does not name. Pods with cards use
-/// CPU and memory all the same where those are not limited for them.
+/// Returns where more is kept free for a queue than it may have. Under `capacity-card` a queue may have nothing of what it does not name.
+/// Pods with cards may use CPU and memory all the same where these are not limited for them.
 fn above_its_own(cluster: &Cluster, id: QueueId, quota: &Quota) -> Option<String> {
     let unlimited = cluster.configuration().capacity_card.card_unlimited_cpu_memory;
     let mut kept = quota

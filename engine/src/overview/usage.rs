@@ -14,10 +14,10 @@ use crate::explain::{Subject, explain};
 use crate::ids::QueueId;
 use crate::names::{CardId, ResourceId};
 
-/// How many cards that no node has its usage shows.
+/// The most cards without a node that a queue's usage shows.
 const MOST_UNKNOWN: usize = 64;
 
-/// What a queue's usage says.
+/// Returns the status of a queue's usage.
 pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
     let queue = cluster.queue(id);
     let against = |resource| {
@@ -77,7 +77,7 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
     status::usage(figures, problem, unsatisfiable, closed)
 }
 
-/// What a queue may have at most by its own capability; none where that limits nothing.
+/// Returns the most that a queue may have by its own capability; none where that limits nothing.
 pub(super) fn limit(cluster: &Cluster, id: QueueId, dimension: Dimension) -> Option<i128> {
     match cluster.queue(id).quota() {
         Some(_) => cluster.capability(id, dimension),
@@ -85,7 +85,7 @@ pub(super) fn limit(cluster: &Cluster, id: QueueId, dimension: Dimension) -> Opt
     }
 }
 
-/// The cards that a queue, with all that is below it, may have, has or waits for, by name.
+/// Returns the cards that a queue, including the queues below it, may have, has or waits for, by name.
 pub(super) fn cards_of<'a>(cluster: &'a Cluster, queue: &Queue) -> BTreeSet<(&'a str, CardId)> {
     let quota = queue.quota().into_iter().flat_map(|quota| quota.cards.iter().copied());
     let below = &queue.below;
@@ -95,8 +95,8 @@ pub(super) fn cards_of<'a>(cluster: &'a Cluster, queue: &Queue) -> BTreeSet<(&'a
     let is_known = |card: &CardId| cluster.resource_of(*card).is_some();
     let sums = allocated.into_iter().chain(requested);
     let known = sums.flat_map(|sums| sums.iter().filter_map(cards)).filter(is_known);
-    // What pods hold is shown though no node has it, or has had it since the start; not what they wait for: a tenant can make
-    // up any number of names, and could let some run where nothing but quota is asked for.
+    // What pods hold is shown even if no node has it, or has had it since the start. What pods wait for is not: a tenant can invent any
+    // number of names, and could have some of them running where only quota is asked for.
     let held = allocated
         .into_iter()
         .flat_map(|sums| sums.iter().filter(|(_, amount)| *amount > 0).filter_map(cards));

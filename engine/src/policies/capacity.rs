@@ -1,12 +1,12 @@
 //! The capacity documents: what a queue may have, what it deserves, and what is kept free for it, dimension by dimension.
 //!
-//! Everything here is about one dimension at a time, be it a Kubernetes resource or a card: both are counted alike, so cards
-//! get `deserved`, `guarantee` and parents by the same rules (the Capacity Card document's **Future Work**).
+//! Everything here is about one dimension at a time, a Kubernetes resource or a card. Both are counted alike, so cards get `deserved`,
+//! `guarantee` and parents by the same rules (the Capacity Card document's **Future Work**).
 
-/// What a queue may have of a dimension at most (**Key design**: `realCapability`): its capability, and not what is kept
-/// free for its siblings; but always its own guarantee, also where more is guaranteed to all than there is at the moment.
+/// Returns the most that a queue may have of a dimension (**Key design**: `realCapability`): its capability, less what is kept free for its
+/// siblings. A queue always may have its own guarantee, even where more is guaranteed to all queues than there is at the moment.
 ///
-/// `available` is what its parent may have, or the cluster has; none where nothing limits it.
+/// `available` is what its parent may have, or what the cluster has; none where nothing limits it.
 pub fn real_capability(
     capability: Option<i128>,
     available: Option<i128>,
@@ -20,21 +20,19 @@ pub fn real_capability(
     }
 }
 
-/// What a queue deserves of a dimension (**Dynamic resource calculation**, and docs/rules.md, **Queues**):
-/// `min(realCapability, max(guarantee, deserved))` where its spec says what it deserves, and
-/// `min(realCapability, max(guarantee, request))` where not.
+/// Returns what a queue deserves of a dimension (**Dynamic resource calculation**, and docs/rules.md, **Queues**): `min(realCapability,
+/// max(guarantee, deserved))` where its spec says what it deserves, and `min(realCapability, max(guarantee, request))` where not.
 pub fn deserved(real_capability: Option<i128>, guarantee: i128, spec: Option<i128>, request: i128) -> i128 {
     let wanted = spec.unwrap_or(request).max(guarantee);
     real_capability.map_or(wanted, |real_capability| wanted.min(real_capability))
 }
 
-/// What must not be given to anybody else on a queue's account: what is in use, and what is guaranteed beyond that.
+/// Returns what must not be given to other queues because of a queue: what it uses, or its guarantee if that is more.
 pub fn held(used: i128, guarantee: i128) -> i128 {
     used.max(guarantee)
 }
 
-/// Whether more than `threshold` percent of a dimension are in use (section 4, `guaranteeThreshold`). Nothing of nothing is
-/// not.
+/// Whether more than `threshold` percent of a dimension are in use (section 4, `guaranteeThreshold`). False where both are zero.
 pub(crate) fn is_above_threshold(used: i128, total: i128, threshold: u32) -> bool {
     used.saturating_mul(100) > total.saturating_mul(i128::from(threshold))
 }
@@ -44,20 +42,20 @@ pub(crate) fn is_above_threshold(used: i128, total: i128, threshold: u32) -> boo
 pub struct Level {
     /// What the pods of the queue and of all queues below it have.
     pub allocated: i128,
-    /// What its own pods have, and what its children hold.
+    /// What the queue's own pods have, plus what its children hold.
     pub used: i128,
-    /// What is kept free for it.
+    /// What is kept free for the queue.
     pub guarantee: i128,
-    /// The most that it may have; none where nothing limits it.
+    /// The most that the queue may have; none where nothing limits it.
     pub limit: Option<i128>,
 }
 
-/// **Resource check logic**: whether a queue has room for `asked`, and every level above it has too. The levels lead from the
-/// queue to the cluster; the error is the first that has no room, and its place. What is kept free there for who asks, and not for others,
-/// is not counted as used in it.
+/// **Resource check logic**: checks whether a queue, and every level above it, has room for `asked`. The levels lead from the queue to the
+/// cluster. The error is the first level without room, with its place in the sequence. In that level, what is kept free for the asking
+/// queue, and not for others, does not count as used.
 ///
-/// What a queue uses within its guarantee was kept free for it already, so it takes nothing from those above; only the hard
-/// limits on what is really allocated hold there.
+/// What a queue uses within its guarantee was kept free for it already, so it takes nothing from the levels above. There, only the hard
+/// limits on what is really allocated apply.
 pub fn check(levels: impl IntoIterator<Item = Level>, asked: i128) -> Result<(), (usize, Level)> {
     let (mut grows, mut kept) = (asked, 0);
     for (place, level) in levels.into_iter().enumerate() {
@@ -74,8 +72,8 @@ pub fn check(levels: impl IntoIterator<Item = Level>, asked: i128) -> Result<(),
     Ok(())
 }
 
-/// How much a queue can still get, by [`check`]: what is kept free for it above counts as free. Less than nothing where it has more than it may have;
-/// none where nothing limits it.
+/// Returns how much a queue can still get, by [`check`]; what is kept free for the queue in the levels above counts as free. Negative where
+/// the queue has more than it may have; none where nothing limits it.
 pub fn free(levels: impl IntoIterator<Item = Level>) -> Option<i128> {
     let mut kept = 0;
     let free = levels.into_iter().filter_map(|level| {

@@ -19,22 +19,22 @@ pub struct Load<'a> {
     pub elastic: &'a Totals,
 }
 
-/// What a workload is checked against: its queue, or a level above it.
+/// The check of a workload against its queue, or a level above it.
 #[derive(Debug, Clone)]
 pub struct JobCheck<'a, L> {
     /// The plugin's arguments.
     pub arguments: &'a CapacityCard,
-    /// Whether the queue has nothing, where what is not named is nothing.
+    /// Whether the queue has no quota at all, under a plugin where unnamed dimensions have a quota of zero.
     pub is_empty: bool,
-    /// What the queue may have of a dimension; none where nothing limits it.
+    /// Returns the quota of a dimension; none where nothing limits it.
     pub limit: L,
-    /// Its own load, and that of the queues below it.
+    /// The level's own load, and that of the queues below it.
     pub loads: Vec<Load<'a>>,
-    /// Reservations that do not count: those for the workload's own pods.
+    /// Reservations that do not count, since they are for the workload's own pods.
     pub own: Vec<&'a Demand>,
 }
 
-/// What a set of alternatives comes to, for decisions and for messages.
+/// The sums for a set of alternatives, for decisions and for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sums {
     /// What is asked for.
@@ -43,14 +43,14 @@ pub struct Sums {
     pub allocated: i128,
     /// What is reserved.
     pub inqueue: i128,
-    /// What others hold beyond their minimum.
+    /// What other workloads hold beyond their minimum.
     pub elastic: i128,
     /// The quota; none where nothing limits it.
     pub quota: Option<i128>,
 }
 
 impl Sums {
-    /// `allocated + inqueue + minResources - elastic <= capability`. What is not asked for is not limited.
+    /// Whether `allocated + inqueue + minResources - elastic <= capability`. What is not asked for is not limited.
     pub fn fit(self) -> bool {
         let sum = self.allocated + self.inqueue + self.asked - self.elastic;
         self.asked == 0 || self.quota.is_none_or(|quota| sum <= quota)
@@ -58,7 +58,7 @@ impl Sums {
 }
 
 impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
-    /// **Job Enqueueable Check**: CPU and memory, then cards.
+    /// **Job Enqueueable Check**: checks CPU and memory, then cards.
     pub fn check(&self, demand: &Demand) -> Result<(), Reason> {
         if self.is_empty {
             return Err(Reason::EmptyQueueCapability);
@@ -72,7 +72,7 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
         Ok(())
     }
 
-    /// The resources that the queue's limit does not suffice for, with their sums: CPU and memory first.
+    /// Returns the resources for which the limit does not suffice, with their sums: CPU and memory first.
     pub(crate) fn resources_in_excess(&self, demand: &Demand) -> impl Iterator<Item = (Dimension, Sums)> {
         let is_for_cards = !demand.cards.is_empty();
         let asked = demand.resources.iter().map(|(dimension, _)| dimension);
@@ -81,7 +81,7 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
         sums.filter(|(_, sums)| !sums.fit())
     }
 
-    /// What a Kubernetes resource comes to.
+    /// Returns the sums for a Kubernetes resource.
     pub fn resource(&self, demand: &Demand, dimension: Dimension) -> Sums {
         let own = self.own.iter().map(|own| i128::from(own.resources.get(dimension)));
         Sums {
@@ -93,8 +93,8 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
         }
     }
 
-    /// The first set of alternatives that the quota does not suffice for, with its sums: one that is asked for, or one that
-    /// is reserved and shares a card with what is asked for.
+    /// Returns the first set of alternatives for which the quota does not suffice, with its sums: a set that is asked for, or a reserved set
+    /// that shares a card with what is asked for.
     pub(crate) fn first_excess<'s>(&'s self, demand: &'s Demand) -> Option<(&'s [CardId], Sums)> {
         let asked = demand.cards.iter().map(|(set, _)| &**set);
         asked
@@ -103,9 +103,8 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
             .find(|(_, sums)| !sums.fit())
     }
 
-    /// What a set of alternatives comes to: the sums over its cards, and all that is asked for or reserved of sets that
-    /// share a card with it. What is asked for of one card by name counts only where that card is asked for, since
-    /// alternatives can do without it.
+    /// Returns the sums for a set of alternatives: over its cards, and over all that is asked for or reserved of sets that share a card with
+    /// it. What is asked for of one card by name counts only where that card is asked for, since alternatives can do without it.
     pub fn cards(&self, demand: &Demand, set: &[CardId]) -> Sums {
         let counts = |other: &[CardId]| {
             if set.len() > 1 {
@@ -136,12 +135,13 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
         }
     }
 
-    /// What the queue may have of the cards of a set; none where it is not limited in one of them.
+    /// Returns the quota of the cards of a set together; none where one of them is not limited.
     fn quota_of(&self, set: &[CardId]) -> Option<i128> {
         set.iter().map(|card| (self.limit)(Dimension::Card(*card))).sum()
     }
 
-    /// The sets that are reserved and share a card with what is asked for. Of what nothing limits nobody has too much: those are left out.
+    /// Returns the reserved sets that share a card with what is asked for. Sets that nothing limits are left out, since nothing can exceed
+    /// them.
     fn concerned<'s>(&'s self, demand: &'s Demand) -> impl Iterator<Item = &'s [CardId]> {
         let reserved = self.loads.iter().flat_map(|load| load.inqueue.cards());
         let reserved = reserved.map(|(set, _)| set);
@@ -150,7 +150,7 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
         concerned.filter(|set| self.quota_of(set).is_some())
     }
 
-    /// How many times two sets are compared by [`Self::first_excess`], where nothing is in excess.
+    /// Returns how many times [`Self::first_excess`] compares two sets where nothing is in excess.
     pub(crate) fn cost(&self, demand: &Demand) -> usize {
         let reserved: usize = self.loads.iter().map(|load| load.inqueue.cards().len()).sum();
         let asked = demand.cards.len();

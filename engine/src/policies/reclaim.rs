@@ -1,37 +1,37 @@
-//! Victim selection: what to take back, so that what is missing is there (the capacity document, **Reclaimable** and
-//! **Preemptive**; docs/rules.md, **Queues**).
+//! Victim selection: which pods to evict, so that what is missing comes free (the capacity document, **Reclaimable** and **Preemptive**;
+//! docs/rules.md, **Queues**).
 //!
-//! Pure: who may be evicted, what is missing and what must stay comes as numbers. The cheapest sufficient set is taken, or
-//! none. Cheapest is, in this order: the lowest highest priority; the fewest pods; the youngest.
+//! This module is pure: the candidates, what is missing and what must stay come as numbers. It takes the cheapest sufficient set, or none.
+//! Sets are compared, in this order, by the highest priority in the set (lower is cheaper), the number of pods (fewer), and age (younger).
 
 use std::collections::HashMap;
 
 use crate::steps::Steps;
 
-/// A pod, or a whole gang, that may be evicted. Their order is their rank: lowest priority first, then youngest.
+/// A pod, or a whole gang, that may be evicted. Candidates are ordered by rank: lowest priority first, then youngest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Candidate {
-    /// The highest priority in it.
+    /// The highest priority of its pods.
     pub priority: i32,
-    /// How many pods it is.
+    /// The number of its pods.
     pub pods: usize,
-    /// What it gives, by the place of the need.
+    /// What the candidate gives, by the index of the need.
     pub gives: Vec<(usize, i128)>,
-    /// What it takes from somebody who must keep some, by the place of the slack.
+    /// What the candidate takes from an owner who must keep some, by the index of the slack.
     pub takes: Vec<(usize, i128)>,
-    /// Its own number where more tells it from others than these amounts do: where exactly it holds what it gives.
+    /// A number of its own, where more than these amounts distinguishes the candidate: where exactly it holds what it gives.
     pub apart: Option<usize>,
 }
 
-/// How many sets are tried for one node before one is put together without looking for the best.
+/// The most steps of the search for one node. After that, a set is put together without looking for the best.
 pub(crate) const MOST_STEPS: u64 = 20_000;
 
-/// What it costs to ask whether a set suffices.
+/// The cost of asking whether a set suffices, in steps.
 const ASK: usize = 16;
 
-/// The cheapest set of candidates, by their ranks, that gives all `needs`, takes no more than each `slack`, and suffices; none
-/// where no set does. More than a set that suffices does too. `steps` are what all nodes together may cost: when they are
-/// spent, a set is put together without looking for the best.
+/// Returns the cheapest set of candidates, by their ranks, that gives all `needs`, takes no more than each `slack`, and suffices; none where
+/// no set does. A superset of a sufficient set is sufficient too. `steps` limits the cost for all nodes together: when they are spent, a set
+/// is put together without looking for the best.
 pub fn select(
     needs: &[i128],
     slack: &[i128],
@@ -50,7 +50,7 @@ pub fn select(
             .filter(|index| candidates[*index].priority <= highest)
             .collect();
         steps.spend(candidates.len());
-        // Without floors in the way, all together must do.
+        // Disregarding what must stay, all candidates together have to suffice.
         let enough = needs.iter().enumerate().all(|(place, need)| {
             let all = allowed.iter().map(|index| given(&candidates[*index], place));
             all.sum::<i128>() >= *need
@@ -73,17 +73,17 @@ fn given(candidate: &Candidate, place: usize) -> i128 {
 struct VictimSearch<'a> {
     candidates: &'a [Candidate],
     allowed: &'a [usize],
-    /// For each number of first candidates, the most that one pod of them gives of each need.
+    /// For each number of first candidates, the most that one of their pods gives of each need.
     best: Vec<Vec<i128>>,
-    /// How many pods before each are of candidates just like it: an older one is not taken before them.
+    /// For each candidate, how many pods belong to earlier candidates just like it: an older candidate is not taken before these.
     twins_before: Vec<usize>,
-    /// How many pods each and those before it are.
+    /// For each candidate, how many pods it and the candidates before it have.
     pods_up_to: Vec<usize>,
     needs: Vec<i128>,
     slack: Vec<i128>,
     chosen: Vec<usize>,
     suffices: &'a dyn Fn(&[usize]) -> bool,
-    /// What this search may cost.
+    /// The steps that this search may spend.
     steps: &'a Steps,
 }
 
@@ -104,7 +104,7 @@ impl<'a> VictimSearch<'a> {
             let candidate = &candidates[*index];
             let mut most = best[place].clone();
             for (need, most) in most.iter_mut().enumerate() {
-                // Rounded up, so that it never promises too little.
+                // Rounded up, so that the bound never excludes a sufficient set.
                 let pods = i128::try_from(candidate.pods.max(1)).unwrap_or(i128::MAX);
                 *most = (*most).max((given(candidate, need) + pods - 1) / pods);
             }
@@ -147,7 +147,8 @@ impl<'a> VictimSearch<'a> {
         None
     }
 
-    /// Chooses exactly so many pods among the first candidates, the set with the lowest ranks from above.
+    /// Chooses candidates with exactly this many pods among the first `first` candidates: the set whose ranks, compared from the highest,
+    /// are lowest.
     fn choose(&mut self, first: usize, pods: usize) -> bool {
         if pods == 0 {
             return self.is_enough();
@@ -177,7 +178,7 @@ impl<'a> VictimSearch<'a> {
         false
     }
 
-    /// Whether what is chosen gives all that is missing.
+    /// Whether the chosen candidates give all that is missing.
     fn is_enough(&self) -> bool {
         self.needs.iter().all(|need| *need <= 0) && {
             self.steps.spend(ASK);
@@ -185,7 +186,7 @@ impl<'a> VictimSearch<'a> {
         }
     }
 
-    /// Takes a candidate, where nobody falls below what he must keep.
+    /// Takes a candidate, unless an owner would fall below what must stay.
     fn take(&mut self, place: usize) -> bool {
         let index = self.allowed[place];
         let candidate = &self.candidates[index];
@@ -218,7 +219,7 @@ impl<'a> VictimSearch<'a> {
         }
     }
 
-    /// Candidates by rank as long as something is missing that they give; then without those that turn out not to be needed.
+    /// Takes candidates by rank as long as they give something that is missing; then drops candidates that turn out not to be needed.
     fn without_looking_for_the_best(mut self) -> Option<Vec<usize>> {
         while !self.chosen.is_empty() {
             self.put_back();
@@ -253,7 +254,7 @@ impl<'a> VictimSearch<'a> {
     }
 }
 
-/// What a set costs: less is better.
+/// Returns the cost of a set; less is better.
 pub fn cost(set: &[usize], candidates: &[Candidate]) -> (Option<i32>, usize, Vec<usize>) {
     let mut ranks = set.to_vec();
     ranks.sort_unstable_by(|a, b| b.cmp(a));

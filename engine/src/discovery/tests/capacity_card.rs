@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// A file of what the documents show.
+/// The content of a file with the documents' examples.
 macro_rules! document {
     ($file:literal) => {
         include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../crds/documents/", $file))

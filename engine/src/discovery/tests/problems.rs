@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The labels of one product, complete, with so many cards.
+/// Returns the complete labels of one product, with `count` cards.
 fn labels<'a>(keys: &'a [String; 3], product: &'a str, count: &'a str) -> [(&'a str, &'a str); 3] {
     [(&keys[0], product), (&keys[1], count), (&keys[2], "1024")]
 }
@@ -29,7 +29,7 @@ fn the_first_step_that_finds_a_resource_decides() {
         &gpu(&[], &[("nvidia.com/a100", "8"), ("other.com/x", "9")]),
         &["P = nvidia.com/a100 x8 (Whole)"],
     );
-    // Zeros stay behind and are no cards; a step of zeros alone does not lead on to the next.
+    // Zeros beside other resources are no cards. A step that finds only zeros does not lead on to the next step.
     assert_cards(
         &gpu(&[], &[("nvidia.com/gpu-a", "8"), ("nvidia.com/gpu-b", "0")]),
         &["P = nvidia.com/gpu-a x8 (Whole)"],
@@ -64,7 +64,7 @@ fn every_product_label_yields_its_cards() {
 
 #[test]
 fn one_resource_counts_for_one_label() {
-    // The exact name goes before the first key.
+    // An exact name match goes before the first key.
     let (npu, card) = (keys("x.com/npu"), keys("x.com/card"));
     let both = [labels(&card, "Card", "8"), labels(&npu, "Npu", "8")].concat();
     let found = node(&both, &[("x.com/npu", "8")]);
@@ -74,7 +74,7 @@ fn one_resource_counts_for_one_label() {
         "label x.com/card.product=Card could be counted by x.com/npu alone, which counts x.com/npu.product: remove one \
          of the labels"
     );
-    // Matched equally, the first key has it.
+    // If both match equally, the first key gets the resource.
     let found = node(&both, &[("x.com/y", "8")]);
     assert_eq!(cards(&found), ["Card = x.com/y x8 (Whole)"]);
     assert_eq!(reasons(&found), ["ResourceTaken"]);
@@ -136,7 +136,7 @@ fn mps_needs_memory_and_replicas_as_positive_integers() {
             ),
         );
     }
-    // Both are named at once, and the whole cards beside are not touched.
+    // Both labels are named at once, and the whole cards beside are not affected.
     let found = node(
         &[
             ("nvidia.com/gpu.product", "P"),

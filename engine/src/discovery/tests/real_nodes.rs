@@ -137,7 +137,7 @@ fn vke_mgpu() {
     ];
     let expected = ["Tesla-V100-SXM2-80GB/mgpu = vke.volcengine.com/mgpu-core x800 (MGPU)"];
     assert_cards(&node(&labels, &shares), &expected);
-    // Half a card is none.
+    // Half a card counts as no card.
     let odd = [("vke.volcengine.com/mgpu-core", "850"), shares[1]];
     assert_cards(&node(&labels, &odd), &expected);
     let whole = [("vke.volcengine.com/mgpu-core", "0"), ("nvidia.com/gpu", "8")];
@@ -194,7 +194,7 @@ fn joining() {
     let message = "label nvidia.com/gpu.product=NVIDIA-L40S, but the node allocates no nvidia.com/gpu: the device \
                    plugin has not registered, check that it runs on the node";
     assert_problem(&node(&labels, &[("cpu", "8")]), "MissingResource", message);
-    // Its network interfaces are there first.
+    // The node's network interfaces are there before its cards.
     let with_rdma = [("nvidia.com/hostdev", "8")];
     assert_problem(&node(&labels, &with_rdma), "MissingResource", message);
     // After a reboot the resource is there before the labels.

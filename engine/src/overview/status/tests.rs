@@ -98,7 +98,7 @@ fn cards_of_an_unusable_node_are_not_free() {
         let status = inventory(&[(&a, (3, 5))], usability, &[], None);
         assert_eq!((status.total, status.used, status.free), (8, 3, 0));
     }
-    // More in use than the node allocates since a card failed.
+    // More is in use than the node allocates, since a card failed.
     let status = inventory(&[(&a, (i128::MAX, 0))], Usability::Usable, &[], None);
     assert_eq!((status.used, status.free), (i64::MAX, 0));
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The place of the level without room.
+/// Returns the place of the level without room.
 fn check(levels: impl IntoIterator<Item = Level>, asked: i128) -> Result<(), usize> {
     super::check(levels, asked).map_err(|(place, _)| place)
 }
@@ -45,7 +45,7 @@ fn dynamic_resource_calculation_deserved() {
     assert_eq!(deserved(Some(10), 2, None, 5), 5);
     assert_eq!(deserved(Some(10), 2, None, 1), 2);
     assert_eq!(deserved(Some(10), 2, None, 50), 10);
-    // Where the spec says what is deserved, that stands in place of the request.
+    // Where the spec says what is deserved, that replaces the request.
     assert_eq!(deserved(Some(10), 2, Some(4), 50), 4);
     assert_eq!(deserved(Some(10), 6, Some(4), 0), 6);
     assert_eq!(deserved(Some(3), 0, Some(4), 0), 3);
@@ -95,7 +95,7 @@ fn guarantee_is_kept_free_and_not_lent_to_others() {
     };
     assert_eq!(check([leaf(3, 0, None), cluster], 1), Ok(()));
     assert_eq!(check([leaf(3, 0, None), cluster], 2), Err(1));
-    // Its own guarantee is there for it, and 1 beyond.
+    // The queue can get its own guarantee, and 1 more.
     assert_eq!(check([leaf(1, 4, None), cluster], 4), Ok(()));
     assert_eq!(check([leaf(1, 4, None), cluster], 5), Err(1));
 }
@@ -112,7 +112,7 @@ fn a_guarantee_does_not_open_an_ancestors_capability() {
     assert_eq!(check([leaf(0, 4, None), parent], 1), Err(1));
 }
 
-/// A queue of a random tree: its parent, before it in the list; what it says, and what its own pods have.
+/// A queue of a random tree: its parent, which comes before it in the list; what its spec says, and what its own pods have.
 #[derive(Debug, Clone)]
 struct Node {
     parent: Option<usize>,
@@ -140,7 +140,7 @@ fn trees() -> impl Strategy<Value = Vec<Node>> {
     })
 }
 
-/// What the rules say of one level, counted from scratch.
+/// Returns what the rules say of one level, counted from scratch.
 fn level(nodes: &[Node], index: usize) -> Level {
     let children = (0..nodes.len()).filter(|child| nodes[*child].parent == Some(index));
     let (mut allocated, mut used) = (nodes[index].own, nodes[index].own);
@@ -161,7 +161,7 @@ fn path(nodes: &[Node], leaf: usize) -> Vec<usize> {
 }
 
 proptest! {
-    /// What is free is the most that the check lets in.
+    /// The free amount is the most that the check lets in.
     #[test]
     fn what_is_free_can_be_had_and_no_more(nodes in trees(), leaf in any::<prop::sample::Index>()) {
         let path = path(&nodes, leaf.index(nodes.len()));
@@ -171,8 +171,8 @@ proptest! {
         prop_assert_eq!(had, free.clamp(0, 99));
     }
 
-    /// What is let in leaves every ancestor within its limit, and takes nothing that is kept free for a sibling unless there
-    /// was not enough of it before.
+    /// What is let in leaves every ancestor within its limit. It takes nothing that is kept free for a sibling, unless there was not enough
+    /// of that before.
     #[test]
     fn what_is_let_in_exceeds_no_limit_and_no_guarantee_of_others(nodes in trees(), leaf in any::<prop::sample::Index>(), asked in 1..6_i128) {
         let leaf = leaf.index(nodes.len());
@@ -180,8 +180,8 @@ proptest! {
         let verdict = check(path.iter().map(|index| level(&nodes, *index)), asked);
         let mut after = nodes.clone();
         after[leaf].own += asked;
-        // From scratch: within every limit as it is really allocated; and within it with what is kept free for others,
-        // unless nothing of that has changed.
+        // Counted from scratch: within every limit as really allocated, and within it including what is kept free for others, unless nothing
+        // of that has changed.
         let fits = |index: usize| {
             let (before, after) = (level(&nodes, index), level(&after, index));
             after.limit.is_none_or(|limit| {

@@ -10,7 +10,7 @@ use crate::task::Naming;
 
 const GPU: &str = "nvidia.com/gpu";
 
-/// A queue and a task by their texts; every card stands for `nvidia.com/gpu`, unless it is unknown to the cluster.
+/// A queue and a task, given as texts. Every card stands for `nvidia.com/gpu`, unless the cluster does not know it.
 struct Case {
     names: Names,
     arguments: CapacityCard,
@@ -77,7 +77,7 @@ impl Case {
         self
     }
 
-    /// The card that the task gets, or the reason why it gets none.
+    /// Returns the card that the task gets, or the reason why it gets none.
     fn outcome(mut self) -> Result<Option<String>, Reason> {
         let gpu = self.names.resource(GPU);
         let (allocated, limits) = (self.allocated, self.limits.iter().copied().collect::<Amounts>());
@@ -129,7 +129,7 @@ fn assert_refused(case: Case, reason: Reason) {
     assert_eq!(case.outcome(), Err(reason));
 }
 
-/// The document's queue-a.
+/// Returns the document's queue-a.
 fn queue_a() -> Case {
     Case::new()
         .quota("NVIDIA-A100", 10)
@@ -148,14 +148,14 @@ fn queue_annotations_for_card_quotas_are_limits_per_card_type() {
         queue_a().used("NVIDIA-A100", 10).asks("NVIDIA-A100", 1),
         Reason::InsufficientScalarQuota,
     );
-    // What other card types hold is none of its business.
+    // What other card types hold does not matter for this one.
     assert_gets(queue_a().used("NVIDIA-A100", 10).asks("NVIDIA-H100", 5), "NVIDIA-H100");
 }
 
 #[test]
 fn queue_annotations_for_card_quotas_card_types_without_quota_default_to_0() {
     assert_refused(queue_a().asks("NVIDIA-V100", 1), Reason::InsufficientScalarQuota);
-    // MPS shares have their own quota: that of the whole card does not count for them.
+    // MPS shares have their own quota: the quota of the whole card does not count for them.
     let mps_only = Case::new().quota("NVIDIA-A100/mps-80g*1/8", 16);
     assert_refused(mps_only.asks("NVIDIA-A100", 1), Reason::InsufficientScalarQuota);
 }
@@ -178,12 +178,12 @@ fn task_mode_any_single_card_type_that_satisfies_the_request_is_enough() {
         queue().used("A100", 2).used("H100", 3).asks("A100|H100|V100", 1),
         "V100",
     );
-    // Each task uses one card type: three cards can't be put together from two and one.
+    // Each task uses one card type: two cards of one type and one of another don't make three.
     assert_refused(
         queue().used("H100", 1).asks("A100|H100|V100", 3),
         Reason::InsufficientScalarQuota,
     );
-    // The order is the task's, not the queue's.
+    // The order is given by the task, not by the queue.
     assert_gets(queue().asks("V100|H100|A100", 1), "V100");
 }
 

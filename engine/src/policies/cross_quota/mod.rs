@@ -1,4 +1,4 @@
-//! The `CrossQuota` document: how much pods without GPU may hold of nodes with GPUs, and which of those nodes they prefer.
+//! The `CrossQuota` document: how much pods without GPU may hold of nodes with GPUs, and which of these nodes they prefer.
 
 mod score;
 #[cfg(test)]
@@ -10,7 +10,7 @@ use crds::cross_quota::{Percentage, QuotaError, parse_quota, percentage_annotati
 pub use score::{NodeScore, Scoring};
 use thiserror::Error;
 
-/// Where a quota comes from: the first that there is (**Configuration Priority**).
+/// Where a quota comes from: the first of these sources that exists (**Configuration Priority**).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     /// The node's annotation `volcano.sh/crossquota-<resource>`.
@@ -21,12 +21,12 @@ pub enum Source {
     Quota,
     /// The argument `quota-percentage.<resource>`.
     Percentage,
-    /// Nothing: all that is allocatable.
+    /// None of these: the quota is all that is allocatable.
     Allocatable,
 }
 
 impl Source {
-    /// The annotation or argument, for people.
+    /// Returns the annotation or argument, for users.
     pub fn describe(self, resource: &str) -> String {
         match self {
             Self::NodeQuota => format!("annotation {}", quota_annotation(resource)),
@@ -38,27 +38,27 @@ impl Source {
     }
 }
 
-/// A node's annotation that can't be read: the next source counts instead.
+/// A node's annotation that can't be read. The next source counts instead.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("annotation {key}: {error}: it is passed over")]
 pub struct BadAnnotation {
-    /// Name of the annotation, that of its resource included.
+    /// Name of the annotation, with the resource in it.
     pub key: String,
-    /// What is wrong.
+    /// What is wrong with it.
     pub error: QuotaError,
 }
 
 /// The quota of one resource on one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    /// How much: CPU in milli, everything else in whole units; never more than is allocatable.
+    /// The amount: CPU in millicores, everything else in whole units; never more than is allocatable.
     pub amount: i64,
-    /// Where it comes from.
+    /// Where the amount comes from.
     pub source: Source,
 }
 
-/// **Configuration Priority**: the quota of a resource on a node that allocates so much of it. `annotation` gives the
-/// node's annotations; those that can't be read are kept in `bad`.
+/// **Configuration Priority**: returns the quota of a resource on a node that allocates this much of it. `annotation` returns the node's
+/// annotations; annotations that can't be read are added to `bad`.
 pub fn quota<'a>(
     resource: &QuotaResource,
     allocatable: i64,
@@ -89,19 +89,19 @@ pub fn quota<'a>(
     }
 }
 
-/// One resource of one node: what pods without GPU may hold, and what they do.
+/// One resource of one node: what pods without GPU may hold, and what they hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line {
-    /// What they may hold: CPU in milli, everything else in whole units.
+    /// What they may hold: CPU in millicores, everything else in whole units.
     pub quota: i64,
-    /// What they hold: bound, or let in and expected there.
+    /// What they hold: pods that are bound there, or let in and expected there.
     pub used: i128,
-    /// What pods may come to hold that a scheduler is placing at the moment.
+    /// What pods may come to hold that a scheduler is placing at this moment.
     pub assumed: i128,
 }
 
-/// **Predicate Function**: the first resource of which a pod asks for more than is left, by its place; none where the node
-/// can take the pod. Also what the pod does not ask for must not be above its quota.
+/// **Predicate Function**: returns the place of the first resource of which a pod asks for more than is left; none where the node can take
+/// the pod. A resource that the pod does not ask for must not be above its quota either.
 pub fn exceeded(lines: &[Line], request: &[i64]) -> Option<usize> {
     lines
         .iter()

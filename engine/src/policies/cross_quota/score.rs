@@ -1,8 +1,8 @@
 //! **Node Ordering Function (Scoring)**, exact: scores are sums of fractions, and are compared as such.
 //!
-//! A sum is known roughly at first, to some 2^-32 of its weights, from divisions of 64 bits. Nearly always that tells which of
-//! two is greater, and to what whole number one is rounded. Where it does not, resources that say the same of both nodes are
-//! left out, and the rest is compared digit by digit, as in long division.
+//! A sum is first known roughly, to about 2^-32 of its weights, from 64-bit divisions. Nearly always that tells which of two sums is
+//! greater, and to which whole number one is rounded. Where it does not, resources that contribute the same to both nodes are left out, and
+//! the rest is compared digit by digit, as in long division.
 
 use std::cmp::Ordering;
 
@@ -10,15 +10,15 @@ use crds::scoring_strategy::ScoringStrategy;
 
 use super::Line;
 
-/// Bits behind the point of what is known at first.
+/// The number of binary places that are known at first.
 pub(super) const FIRST_BITS: u32 = 32;
-/// What is known of a fraction at first is less than it by less than so many units of its last bit: see [`roughly`].
+/// The rough value of a fraction is less than the fraction by less than this many units of its last bit: see [`roughly`].
 pub(super) const ROUGHNESS: i128 = 5;
-/// Bits of every further digit: a remainder is below 2^63, so that what is divided fits 128 bits.
+/// The bits of every further digit. A remainder is below 2^63, so that the dividend fits 128 bits.
 const FURTHER_BITS: u32 = 62;
 /// Usage beyond this counts as this much: weights, of 20 bits, and the first bits still fit beside it.
 const MOST_USED: i128 = 1 << 64;
-/// Scores beyond this, of nodes far above their quota, are not rounded but cut off.
+/// Scores beyond this, of nodes far above their quota, are cut off and not rounded.
 const MOST_ROUNDED: i128 = 1 << 40;
 
 /// How one pod scores nodes.
@@ -32,14 +32,14 @@ pub struct Scoring<'a> {
     pub request: &'a [i64],
 }
 
-/// A node that is scored: its resources, and what is known at first of its sum.
+/// A scored node: its resources, and the rough value of its sum.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeScore<'a> {
     lines: &'a [Line],
     first: i128,
 }
 
-/// `resourceScore` of one resource: `weight * numerator / quota`, the quota positive.
+/// `resourceScore` of one resource: `weight * numerator / quota`, with a positive quota.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     numerator: i128,
@@ -48,7 +48,8 @@ struct Part {
 }
 
 impl Part {
-    /// In units of the last of the first bits: never more than it is, and less by less than [`ROUGHNESS`] for each weight.
+    /// Returns the value in units of the last of the first bits. It is never more than the exact value, and less by less than [`ROUGHNESS`]
+    /// for each unit of weight.
     fn first(self) -> i128 {
         let quota = self.quota.unsigned_abs();
         let fraction = match u64::try_from(self.numerator) {
@@ -66,10 +67,10 @@ impl Part {
     }
 }
 
-/// `numerator / denominator` in units of the last of the first bits, where it is no more than one. Of large numbers only the
-/// upper bits count, the numerator's rounded down and the denominator's up: with 32 bits left of the one, and as many or one
-/// less of the other, they are off by less than 2^-32 and 2^-31 of themselves, and so the quotient by less than 4 units, and
-/// by one more when it is rounded.
+/// Returns `numerator / denominator` in units of the last of the first bits, for a quotient of at most one. Of large numbers only the upper
+/// bits count; the numerator's are rounded down and the denominator's up. With 32 bits left of the numerator, and as many or one less of the
+/// denominator, they are off by less than 2^-32 and 2^-31 of themselves. So the quotient is off by less than 4 units, and by one more when
+/// it is rounded.
 pub(super) fn roughly(numerator: u64, denominator: u64) -> u64 {
     match FIRST_BITS.saturating_sub(numerator.leading_zeros()) {
         0 => (numerator << FIRST_BITS) / denominator,
@@ -77,7 +78,7 @@ pub(super) fn roughly(numerator: u64, denominator: u64) -> u64 {
     }
 }
 
-/// Part of a sum: `numerator / denominator`, the denominator positive.
+/// Part of a sum: `numerator / denominator`, with a positive denominator.
 #[derive(Debug, Clone, Copy)]
 struct Term {
     numerator: i128,
@@ -85,7 +86,7 @@ struct Term {
 }
 
 impl<'a> Scoring<'a> {
-    /// A node with these resources, in the order of the weights.
+    /// Returns the score of a node with these resources, in the order of the weights.
     pub fn score_of(&self, lines: &'a [Line]) -> NodeScore<'a> {
         NodeScore {
             lines,
@@ -93,7 +94,7 @@ impl<'a> Scoring<'a> {
         }
     }
 
-    /// Which of two nodes has the higher score.
+    /// Compares the scores of two nodes.
     pub fn compare(&self, left: &NodeScore<'_>, right: &NodeScore<'_>) -> Ordering {
         let difference = left.first - right.first;
         if difference.abs() >= self.total_weight() * ROUGHNESS {
@@ -114,7 +115,7 @@ impl<'a> Scoring<'a> {
         sign(terms)
     }
 
-    /// `finalScore`: the score times `crossQuotaWeight`, times `scale`, rounded to the nearest whole number, halves up.
+    /// Returns `finalScore`: the score times `crossQuotaWeight`, times `scale`, rounded to the nearest whole number, halves up.
     pub fn rounded(&self, score: &NodeScore<'_>, cross_quota_weight: u32, scale: u32) -> i64 {
         let weights = self.total_weight();
         let scaled = i128::from(cross_quota_weight) * i128::from(scale);
@@ -148,7 +149,7 @@ impl<'a> Scoring<'a> {
         self.weights.iter().map(|weight| i128::from(*weight)).sum()
     }
 
-    /// `resourceScore` of each resource. One without quota scores nothing, and its weight counts all the same.
+    /// Returns `resourceScore` of each resource. A resource without quota scores nothing, but its weight counts.
     fn parts(&self, lines: &'a [Line]) -> impl Iterator<Item = Part> + use<'a> {
         let strategy = self.strategy;
         let parts = lines.iter().zip(self.request).zip(self.weights);
@@ -182,7 +183,7 @@ impl Term {
     }
 }
 
-/// How a sum of fractions compares with zero.
+/// Returns how a sum of fractions compares with zero.
 fn sign(terms: Vec<Term>) -> Ordering {
     let mut sum = 0;
     let mut remainders = Vec::with_capacity(terms.len());
@@ -191,11 +192,11 @@ fn sign(terms: Vec<Term>) -> Ordering {
         sum += shifted.div_euclid(denominator);
         remainders.push((shifted.rem_euclid(denominator), denominator));
     }
-    // Sums that differ from zero do so by at least one over the product of all denominators, each below 2^63.
+    // A sum that differs from zero does so by at least one over the product of all denominators, each below 2^63.
     let mut digits = remainders.len() + remainders.len() / 31 + 2;
     loop {
         remainders.retain(|(remainder, _)| *remainder != 0);
-        // What the digits do not say is something for every remainder, and less than one.
+        // What the digits don't show is more than zero for every remainder, and less than one.
         let most = i128::try_from(remainders.len()).unwrap_or(i128::MAX);
         if most == 0 || sum <= -most {
             return sum.cmp(&0);

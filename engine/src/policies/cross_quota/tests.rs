@@ -216,7 +216,7 @@ fn quotas_are_capped_at_allocatable() {
     assert_eq!(quota(&resource, 32_000, annotation, &mut Vec::new()).amount, 32_000);
 }
 
-/// A fraction of any size; its denominator is positive.
+/// A fraction of any size, with a positive denominator.
 #[derive(Debug, Clone)]
 struct Fraction(BigInt, BigInt);
 
@@ -289,7 +289,7 @@ fn scored() -> impl Strategy<Value = (ScoringStrategy, Vec<u32>, Vec<i64>, Vec<L
     })
 }
 
-/// How two nodes compare, and how they do as exact fractions: without any weight they are equal.
+/// Returns how two nodes compare, and how they compare as exact fractions. Without any weight they are equal.
 fn compared(scoring: Scoring<'_>, left: &[Line], right: &[Line]) -> (Ordering, Ordering) {
     let Scoring {
         strategy,
@@ -320,7 +320,7 @@ proptest! {
         prop_assert!((found + ROUGHNESS) * i128::from(denominator) > exact);
     }
 
-    /// Nodes that differ by as little as there is of one resource, or that make up for it by another.
+    /// Nodes that differ by the smallest amount of one resource, or that make up for it by another.
     #[test]
     fn scores_that_are_nearly_equal_are_ordered_as_exact_fractions(
         (strategy, weights, _, left, _) in scored(), changes in proptest::collection::vec((-1..=1_i64, -1..=1_i128), 5),
@@ -361,7 +361,7 @@ proptest! {
         (strategy, weights, request, node, _) in scored(), plugin_weight in prop_oneof![Just(10_u32), 0..=1_000_000_u32],
         scale in 1..=100_u32,
     ) {
-        // A node that can take the pod: the scheduler scores no others.
+        // A node that can take the pod: the scheduler scores no other nodes.
         let left = node.iter().map(|line| i64::try_from(i128::from(line.quota) - line.used - line.assumed).unwrap());
         let request: Vec<_> = request.iter().zip(left).map(|(asked, left)| *asked.min(&left)).collect();
         let scoring = Scoring { strategy, weights: &weights, request: &request };

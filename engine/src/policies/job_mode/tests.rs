@@ -158,7 +158,7 @@ fn a_queue_that_has_nothing_takes_nothing() {
     assert_eq!(Scene::default().check(&demand(&[])), Err(Reason::EmptyQueueCapability));
 }
 
-/// Whether cards can be handed out so that every demand is served: every way is tried.
+/// Whether cards can be handed out so that every demand is met; tries every way.
 fn can_be_served(free: [i128; 3], demands: &[(Vec<usize>, i64)]) -> bool {
     let Some(((set, count), rest)) = demands.split_first() else {
         return true;
@@ -176,8 +176,8 @@ fn can_be_served(free: [i128; 3], demands: &[(Vec<usize>, i64)]) -> bool {
 }
 
 proptest! {
-    /// What is let into a queue one after the other can be served all together; and alternatives that share no card with
-    /// others are let in whenever they can be.
+    /// What is let into a queue one after the other can be served all together. Alternatives that share no card with others are let in
+    /// whenever they can be served.
     #[test]
     fn what_is_let_in_can_be_served(
         quota in prop::array::uniform3(0..4_i64),

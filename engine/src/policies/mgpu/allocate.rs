@@ -1,4 +1,4 @@
-//! Allocate: the best combination of cards for the containers of a pod on one node.
+//! Allocate: finds the best combination of cards for the containers of a pod on one node.
 
 use crds::configuration::{CardStrategy, Mgpu};
 use crds::mgpu::{ContainerRequest, Share};
@@ -11,23 +11,23 @@ use super::targets::{Class, Targets};
 use super::{Allocation, CardUse, Cards, Score, amounts};
 use crate::steps::Steps;
 
-/// What the cards of a node give a pod.
+/// What the cards of a node can give a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The best combination; of those that are equally good, the one with the lexicographically smallest card lists. Where the
-    /// steps were spent before it was known, one that was put together without looking for the best.
+    /// The best combination; among equally good ones, the one with the lexicographically smallest card lists. Where the steps were spent
+    /// before the best was known, a combination that was put together by a simple rule.
     Cards(Allocation),
     /// The containers do not fit.
     NoRoom,
-    /// The steps were spent before a combination was found: there may be one.
+    /// The steps were spent before a combination was found; one may exist.
     TooComplex,
 }
 
-/// The steps of a search on one node that has them all for itself: what any pod that people write needs, many times over
-/// (`engine/benches/mgpu.rs` has the worst there is).
+/// The steps of a search on one node that has them all for itself. That is many times what any realistic pod needs (`engine/benches/mgpu.rs`
+/// has the worst case).
 pub const STEPS: u64 = 2_000_000;
 
-/// The best combination that a search of so many steps finds; none where there is none.
+/// Returns the best combination that a search with [`STEPS`] steps finds; none where it finds none.
 pub fn allocate(containers: &[ContainerRequest], cards: Cards<'_>, arguments: Mgpu) -> Option<Allocation> {
     match best(containers, cards, arguments, &Steps::new(STEPS)) {
         Answer::Cards(allocation) => Some(allocation),
@@ -35,10 +35,10 @@ pub fn allocate(containers: &[ContainerRequest], cards: Cards<'_>, arguments: Mg
     }
 }
 
-/// The best combination of cards for containers.
+/// Returns the best combination of cards for containers.
 ///
-/// Sets of cards are tried best first, and in each a depth-first search looks for a combination that uses exactly these. The
-/// first one found is the best.
+/// Sets of cards are tried best first. For each set, a depth-first search looks for a combination that uses exactly these cards. The first
+/// one found is the best.
 pub fn best(containers: &[ContainerRequest], cards: Cards<'_>, arguments: Mgpu, steps: &Steps) -> Answer {
     let demand = Demand::of(containers);
     let idle = cards.used.iter().filter(|card| card.is_idle()).count();
@@ -81,14 +81,14 @@ pub fn best(containers: &[ContainerRequest], cards: Cards<'_>, arguments: Mgpu, 
     Answer::NoRoom
 }
 
-/// How many cards whole-card containers take; none where that is more than can be counted.
+/// Returns how many cards whole-card containers take; none where the number overflows.
 fn full_cards(containers: &[ContainerRequest]) -> Option<usize> {
     let full = containers.iter().filter(|container| container.share == Share::Full);
     full.map(|container| usize::try_from(container.cards).ok())
         .try_fold(0_usize, |sum, cards| sum.checked_add(cards?))
 }
 
-/// The classes of cards that could take a part, best first, and the class of each card.
+/// Returns the classes of cards that could take a part, best first, and the class of each card.
 fn classify(
     containers: &[ContainerRequest],
     cards: Cards<'_>,

@@ -1,4 +1,4 @@
-//! A combination by a simple rule, for when there are no steps to look for the best.
+//! A combination by a simple rule, for when there are no steps left to look for the best.
 
 use std::cmp::Reverse;
 
@@ -8,8 +8,8 @@ use crds::mgpu::ContainerRequest;
 use super::score::{Score, weight};
 use super::{Allocation, CardUse, Cards, amounts, card_index};
 
-/// Puts the containers on cards one by one: each on those that suit the strategy best at that moment. Tried with the largest
-/// first, and in the pod's order; the first way that has room for all is taken.
+/// Puts the containers on cards one by one, each on the cards that suit the strategy best at that moment. Several orders are tried: the
+/// largest containers first, by different measures, and then the pod's order. The first order that has room for all is taken.
 pub(super) fn by_rule(containers: &[ContainerRequest], cards: Cards<'_>, arguments: Mgpu) -> Option<Allocation> {
     let in_order: Vec<usize> = (0..containers.len()).collect();
     let sorted = |key: &dyn Fn(&ContainerRequest) -> (i64, i64)| {

@@ -1,29 +1,29 @@
-//! What containers ask for in all, and whether cards could ever have room for it.
+//! What containers ask for in total, and whether cards could ever have room for it.
 
 use crds::mgpu::{ContainerRequest, Share};
 
-/// What is free of a card.
+/// What is free on a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Room {
     pub core: i64,
     /// Memory in MiB.
     pub memory: i64,
-    /// How many containers more.
+    /// How many more containers the card can take.
     pub containers: u32,
 }
 
-/// What containers with parts of cards ask for in all.
+/// What containers with parts of cards ask for in total.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Demand {
-    /// On how many cards, each container by itself.
+    /// The number of cards, summed over the containers.
     pub cards: usize,
-    /// The most cards of one container.
+    /// The most cards that one container asks for.
     pub widest: usize,
-    /// Bounds that no set of cards can do without.
+    /// Bounds that every set of cards has to meet.
     bounds: Vec<Bound>,
 }
 
-/// So much of something must be there, card by card in sum.
+/// A bound: the cards together must offer at least this much of a measure.
 #[derive(Debug, Clone, Copy)]
 struct Bound {
     of: Measure,
@@ -35,9 +35,9 @@ struct Bound {
 enum Measure {
     Core,
     Memory,
-    /// Places for containers that take at least so much compute: two that take more than half of it need two cards.
+    /// Places for containers that take at least this much compute: two containers that take more than half of a card need two cards.
     CoreAtLeast(i64),
-    /// Places for containers that take at least so much memory.
+    /// Places for containers that take at least this much memory.
     MemoryAtLeast(i64),
 }
 
@@ -90,12 +90,12 @@ impl Demand {
         }
     }
 
-    /// How many bounds there are to look at.
+    /// Returns how many bounds there are to check.
     pub fn bounds(&self) -> usize {
         self.bounds.len()
     }
 
-    /// Whether cards could have room in all, each so many times; less than that can't be enough.
+    /// Whether these cards together could have room; each is given with how many there are of it. False means that they can't.
     pub(crate) fn could_be_met(&self, cards: &(impl Iterator<Item = (Room, usize)> + Clone)) -> bool {
         self.bounds.iter().all(|bound| {
             let offered = cards.clone().map(|(room, count)| bound.of.of(&room) * count as i128);
@@ -103,7 +103,7 @@ impl Demand {
         })
     }
 
-    /// The fewest cards that could have room, whichever they are; none where all together have not.
+    /// Returns the fewest cards that could have room, whichever they are; none where all together have too little.
     pub(crate) fn fewest(&self, cards: &(impl Iterator<Item = (Room, usize)> + Clone)) -> Option<usize> {
         let fewest_for = |bound: &Bound| {
             let mut offers: Vec<_> = cards.clone().map(|(room, count)| (bound.of.of(&room), count)).collect();
@@ -127,7 +127,7 @@ impl Demand {
     }
 }
 
-/// For each amount that a container takes: so many cards must have a place for at least that much.
+/// Returns a bound for each amount that a container takes: this many cards must have a place for at least that much.
 fn at_least(parts: impl Iterator<Item = (i64, u32)>, measure: fn(i64) -> Measure) -> Vec<Bound> {
     let mut parts: Vec<_> = parts.collect();
     parts.sort_unstable_by(|a, b| b.cmp(a));

@@ -1,6 +1,6 @@
 //! mGPU (**Plugin implementation details**): which cards of a node the containers of a pod get, and how well they fit there.
 //!
-//! Pure: the same request on the same cards gives the same allocation, in whatever order anything is listed.
+//! This module is pure: the same request on the same cards gives the same allocation, in whatever order anything is listed.
 
 mod allocate;
 mod by_rule;
@@ -19,8 +19,7 @@ pub use allocate::{Answer, STEPS, allocate, best};
 use demand::Room;
 pub use score::Score;
 
-/// The cards of each container that asks for mGPU, as the result of scheduling names them; none for a container that has no
-/// result.
+/// The cards of each container that asks for mGPU, as the scheduling result names them; none for a container without a result.
 pub type CardLists = Arc<[Option<Box<str>>]>;
 
 /// The cards of each container, and how well they fit.
@@ -32,24 +31,24 @@ pub struct Allocation {
     pub score: Score,
 }
 
-/// What is in use of one card.
+/// What is in use on one card.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CardUse {
     /// Compute, of [`CARD_CORE`].
     pub core: i64,
     /// Memory in MiB.
     pub memory: i64,
-    /// How many containers share it.
+    /// How many containers share the card.
     pub containers: u32,
 }
 
 impl CardUse {
-    /// Whether nobody uses the card.
+    /// Whether nothing uses the card.
     pub fn is_idle(&self) -> bool {
         *self == Self::default()
     }
 
-    /// A container comes; `memory` is that of the whole card.
+    /// Adds a container. `memory` is the memory of the whole card.
     pub fn add(&mut self, share: Share, memory: i64) {
         let (core, memory) = amounts(share, memory);
         self.core += core;
@@ -57,7 +56,7 @@ impl CardUse {
         self.containers += 1;
     }
 
-    /// Whether a container fits beside those that are there (**End Condition**, 1: resource admission).
+    /// Whether a container fits beside the containers that are there (**End Condition**, 1: resource admission).
     pub fn takes(&self, share: Share, memory: i64, max_containers: u32) -> bool {
         match share {
             Share::Full => self.is_idle(),
@@ -67,7 +66,7 @@ impl CardUse {
         }
     }
 
-    /// What is left for parts.
+    /// Returns what is left for parts.
     fn room(&self, memory: i64, max_containers: u32) -> Room {
         Room {
             core: CARD_CORE - self.core,
@@ -77,7 +76,7 @@ impl CardUse {
     }
 }
 
-/// What a share comes to on a card with so much memory: compute and memory.
+/// Returns what a share comes to on a card with this much memory: compute and memory.
 pub(crate) fn amounts(share: Share, memory: i64) -> (i64, i64) {
     match share {
         Share::Full => (CARD_CORE, memory),
@@ -88,14 +87,14 @@ pub(crate) fn amounts(share: Share, memory: i64) -> (i64, i64) {
 /// The cards of a node.
 #[derive(Debug, Clone, Copy)]
 pub struct Cards<'a> {
-    /// What is in use of each, by index.
+    /// What is in use on each card, by index.
     pub used: &'a [CardUse],
-    /// The memory of each, in MiB.
+    /// The memory of each card, in MiB.
     pub memory: i64,
 }
 
-/// First fit: the cards with the lowest indexes that take a container (docs/rules.md, **mGPU**: a bound pod that nobody placed).
-/// Where not enough of them do, those with the most room make up the number: what runs there uses them, allowed or not.
+/// First fit: returns the cards with the lowest indexes that take a container (docs/rules.md, **mGPU**: a bound pod that nobody placed).
+/// Where too few cards do, the cards with the most room make up the number, since what runs there uses them, allowed or not.
 pub fn first_fit(request: ContainerRequest, cards: Cards<'_>, max_containers: u32) -> Vec<u16> {
     let takes = |index: &usize| cards.used[*index].takes(request.share, cards.memory, max_containers);
     let wanted = usize::try_from(request.cards).unwrap_or(usize::MAX);
@@ -107,7 +106,7 @@ pub fn first_fit(request: ContainerRequest, cards: Cards<'_>, max_containers: u3
     chosen.into_iter().map(card_index).collect()
 }
 
-/// The index of a card, of which a node has at most [`MAX_CARDS`](crate::discovery::MAX_CARDS).
+/// Returns the index of a card. A node has at most [`MAX_CARDS`](crate::discovery::MAX_CARDS).
 fn card_index(index: usize) -> u16 {
     u16::try_from(index).unwrap_or(u16::MAX)
 }

@@ -6,18 +6,18 @@ use crds::mgpu::CARD_CORE;
 
 use super::CardUse;
 
-/// How full the cards of a combination are afterwards, from 0 to 1: the mean over these cards of
-/// `weightOfCore * core + (1 - weightOfCore) * memory`, each as a part of the card's.
+/// How full the cards of a combination are afterwards, from 0 to 1: the mean over these cards of `weightOfCore * core + (1 - weightOfCore) *
+/// memory`, each as a fraction of what the card has.
 #[derive(Debug, Clone, Copy)]
 pub struct Score {
     /// The sum of the cards' weights.
     pub(super) sum: u128,
-    /// How many cards, times what the weight of a full card is.
+    /// The number of cards, times the weight of a full card.
     pub(super) of: u128,
 }
 
 impl Score {
-    /// The score of cards with so much weight in all, each with so much memory.
+    /// Returns the score of cards with this total weight, each with this much memory.
     pub(super) fn new(sum: u128, cards: usize, memory: i64) -> Self {
         let full_card = 100 * CARD_CORE.unsigned_abs() * memory.max(1).unsigned_abs();
         Self {
@@ -26,13 +26,13 @@ impl Score {
         }
     }
 
-    /// The score in percent, rounded down, for people.
+    /// Returns the score in percent, rounded down, for users.
     pub fn percent(self) -> u128 {
         self.sum * 100 / self.of.max(1)
     }
 }
 
-/// The weight of what is in use of a card: `of` times the card's score, so that no fraction is lost.
+/// Returns the weight of what is in use on a card: `of` times the card's score, so that no fraction is lost.
 pub(super) fn weight(used: CardUse, memory: i64, weight_of_core: u8) -> u128 {
     let (core_weight, memory_weight) = (u128::from(weight_of_core), 100 - u128::from(weight_of_core));
     let amount = |amount: i64| u128::from(amount.max(0).unsigned_abs());

@@ -1,8 +1,8 @@
-//! The depth-first search: a layer of the tree for each container, in the pod's order (mGPU, **Allocate**).
+//! The depth-first search: the tree has one layer for each container, in the pod's order (mGPU, **Allocate**).
 //!
-//! Card lists are tried in lexicographic order, so the first combination found is the smallest. What can't lead to one is cut
-//! off: a card that looks like one already tried in its place, containers that no longer find enough cards, sets of cards
-//! that can no longer be met, and what is left of the cards when it has failed before for the same containers.
+//! Card lists are tried in lexicographic order, so the first combination found is the smallest. Branches that can't lead to one are cut off:
+//! a card that looks like a card already tried in the same place, containers that no longer find enough cards, sets of cards that can no
+//! longer be met, and a state of the cards in which placing the same containers has failed before.
 
 use std::collections::HashSet;
 
@@ -18,11 +18,11 @@ use crate::steps::Steps;
 struct Card {
     used: CardUse,
     class: Option<u16>,
-    /// Whether one of the containers takes it.
+    /// Whether one of the search's containers takes it.
     touched: bool,
 }
 
-/// What is left to do from a container on, whoever got which of equal cards before.
+/// What is left to do from a container on. It does not matter which container got which of equal cards before.
 type Position = (usize, Vec<Card>);
 
 pub(super) struct AllocationSearch<'a> {
@@ -31,12 +31,12 @@ pub(super) struct AllocationSearch<'a> {
     max_containers: u32,
     cards: Vec<Card>,
     targets: Vec<Target>,
-    /// How many cards of each class parts have touched.
+    /// How many cards of each class are touched by parts.
     touched: Vec<u16>,
     /// What is still to be placed, from each container on.
     demands: Vec<Demand>,
     classes: &'a [Class],
-    /// The cards of each container so far.
+    /// The cards of each container chosen so far.
     chosen: Vec<Vec<u16>>,
     failed: HashSet<Position>,
     steps: &'a Steps,
@@ -73,14 +73,14 @@ impl<'a> AllocationSearch<'a> {
         }
     }
 
-    /// The smallest combination that uses exactly the cards of one of the targets; none where there is none, or where none is
-    /// found before the steps are spent.
+    /// Returns the smallest combination that uses exactly the cards of one of the targets; none where there is none, or where none is found
+    /// before the steps are spent.
     pub fn run(&mut self) -> Option<Vec<Box<[u16]>>> {
         self.place(0)
             .then(|| self.chosen.iter().map(|cards| cards.as_slice().into()).collect())
     }
 
-    /// Places this container and all that follow.
+    /// Places this container and all that follow. Returns whether that succeeded.
     fn place(&mut self, container: usize) -> bool {
         if container == self.containers.len() {
             return true;
@@ -95,7 +95,7 @@ impl<'a> AllocationSearch<'a> {
         placed
     }
 
-    /// Chooses the remaining cards of a container, from `first` on, and places what follows.
+    /// Chooses the remaining cards of a container, from index `first` on, and places the containers that follow.
     fn choose(&mut self, container: usize, first: usize) -> bool {
         let request = self.containers[container];
         let missing = width(&request) - self.chosen[container].len();
@@ -139,7 +139,7 @@ impl<'a> AllocationSearch<'a> {
         }
     }
 
-    /// Whether a card of lower index, which this container does not take, looks the same: then all was tried with that one.
+    /// Whether a card of lower index that this container does not take looks the same: then everything was tried with that card.
     fn tried(&self, container: usize, index: usize) -> bool {
         self.steps.spend(2 * index);
         let card = self.cards[index];
@@ -166,7 +166,7 @@ impl<'a> AllocationSearch<'a> {
         self.chosen[container].pop();
     }
 
-    /// Whether each container from this one on still finds as many cards as it asks for, each by itself.
+    /// Whether each container from this one on, taken by itself, still finds as many cards as it asks for.
     fn can_follow(&self, container: usize) -> bool {
         let finds = |request: &ContainerRequest| {
             let takers = self.cards.iter().filter(|card| self.takes(card, request.share));
@@ -175,7 +175,7 @@ impl<'a> AllocationSearch<'a> {
         self.containers[container..].iter().all(finds)
     }
 
-    /// Whether some target can still be met by what is left to be placed: no more cards untouched than places, and room.
+    /// Whether some target can still be met by what is left to be placed: there are no more untouched cards than places, and there is room.
     fn can_meet_target(&self, left: &Demand) -> bool {
         let max = self.max_containers;
         let touched = self.cards.iter().filter(|card| card.touched && card.class.is_some());
@@ -197,7 +197,7 @@ impl<'a> AllocationSearch<'a> {
     }
 
     fn position(&self, container: usize) -> Position {
-        // It is sorted, and may be kept.
+        // The position is sorted, and may be stored.
         self.steps.spend(12 * self.cards.len());
         let mut cards = self.cards.clone();
         cards.sort_unstable();

@@ -1,8 +1,7 @@
 //! Which sets of cards a combination may use, best score first.
 //!
-//! Whatever combination is chosen, the containers add the same weight to the cards. So its score depends on nothing but the
-//! set of cards that it uses: what was in use of them before, and how many they are. Cards of equal use are of one class,
-//! and a set is as many cards of each class.
+//! Every combination adds the same weight to the cards. So its score depends only on the set of cards that it uses: on what was in use on
+//! them before, and on how many they are. Cards of equal use form a class, and a set is described by the number of cards of each class.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet};
@@ -15,15 +14,15 @@ use crate::steps::Steps;
 /// Cards of equal use that could take at least one of the containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Class {
-    /// How many there are, beyond those that must stay for full cards.
+    /// How many such cards there are, beyond the cards that must stay free for full cards.
     pub count: usize,
-    /// The weight of what is in use of each.
+    /// The weight of what is in use on each card.
     pub weight: u128,
-    /// What is free of each.
+    /// What is free on each card.
     pub room: Room,
 }
 
-/// A set of cards: how many of each class.
+/// A set of cards: the number of cards of each class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     pub counts: Vec<u16>,
@@ -33,7 +32,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Whether the cards together could have room for all that is asked.
+    /// Whether the cards together could have room for all that is asked for.
     pub(crate) fn could_meet(&self, classes: &[Class], demand: &Demand) -> bool {
         let cards = classes.iter().zip(&self.counts);
         demand.could_be_met(&cards.map(|(class, count)| (class.room, usize::from(*count))))
@@ -47,7 +46,7 @@ impl PartialOrd for Target {
 }
 
 impl Ord for Target {
-    /// The better score is the greater target.
+    /// The target with the better score is the greater one.
     fn cmp(&self, other: &Self) -> Ordering {
         let by_score = (self.sum * other.cards as u128).cmp(&(other.sum * self.cards as u128));
         let by_score = match self.strategy {
@@ -58,7 +57,7 @@ impl Ord for Target {
     }
 }
 
-/// Sets of cards, best first, found as they are asked for: there may be many, and the first few mostly do.
+/// Sets of cards, best first, produced on demand: there may be many, and the first few usually suffice.
 pub(super) struct Targets<'a> {
     classes: &'a [Class],
     steps: &'a Steps,
@@ -67,8 +66,8 @@ pub(super) struct Targets<'a> {
 }
 
 impl<'a> Targets<'a> {
-    /// All sets that could have room. `classes` are best first; `sum` is the weight that all containers add, those with full
-    /// cards included, and `full_cards` the number of cards that these take.
+    /// Finds all sets that could have room. `classes` are best first. `sum` is the weight that all containers add, including containers with
+    /// full cards, and `full_cards` is the number of cards that these take.
     pub fn new(
         classes: &'a [Class],
         demand: &Demand,
@@ -106,8 +105,8 @@ impl<'a> Targets<'a> {
         targets
     }
 
-    /// The next sets of cards, all with the same score; none when there are no more, or when the steps are spent: then not all
-    /// sets with that score may be known.
+    /// Returns the next sets of cards, all with the same score. Returns none when there are no more. When the steps are spent, some sets
+    /// with that score may be missing, or all.
     pub(crate) fn next_best(&mut self) -> Option<Vec<Target>> {
         let best = self.next()?;
         let mut equal = vec![best];
@@ -125,13 +124,13 @@ impl<'a> Targets<'a> {
     fn next(&mut self) -> Option<Target> {
         let best = self.waiting.pop()?;
         self.steps.spend(8 * self.classes.len());
-        // One card after the other gives way to one of the next class: no such set is better, and all are reached.
+        // One card at a time is replaced by a card of the next class: no such set is better, and all sets are reached.
         for index in 1..self.classes.len() {
             let (from, to) = (index - 1, index);
             if best.counts[from] == 0 || usize::from(best.counts[to]) == self.classes[to].count {
                 continue;
             }
-            // It is copied twice, hashed, and compared with others.
+            // The set is copied twice, hashed, and compared with others.
             self.steps.spend(12 * self.classes.len());
             let mut counts = best.counts.clone();
             counts[from] -= 1;

@@ -10,7 +10,7 @@ use super::*;
 use crate::discovery::MAX_CARD_MEMORY;
 use crate::steps::Steps;
 
-/// A card that one container uses so much of.
+/// A card that one container uses this much of.
 fn used(core: i64, memory: i64) -> CardUse {
     CardUse {
         core,
@@ -44,7 +44,7 @@ fn lists(containers: &[Request], cards: &[CardUse], policy: CardStrategy) -> Opt
     Some(allocation.cards.iter().map(|list| list.to_vec()).collect())
 }
 
-/// All combinations, in lexicographic order of their card lists; the best that comes first.
+/// Tries all combinations, in lexicographic order of their card lists; returns the first of the best ones.
 fn exhaustive(containers: &[Request], cards: Cards<'_>, arguments: Mgpu) -> Option<(Vec<Vec<u16>>, Score)> {
     fn combinations(count: usize, cards: usize, from: usize) -> Vec<Vec<usize>> {
         if count == 0 {
@@ -58,7 +58,7 @@ fn exhaustive(containers: &[Request], cards: Cards<'_>, arguments: Mgpu) -> Opti
         }
         all
     }
-    /// As **Volcano Plugin Config** has it: `weightOfCore * core + (1 - weightOfCore) * memory`, over the cards in use.
+    /// The score as in **Volcano Plugin Config**: `weightOfCore * core + (1 - weightOfCore) * memory`, over the cards in use.
     fn score(chosen: &[Vec<u16>], after: &[CardUse], memory: i64, weight_of_core: i64) -> Score {
         let mut cards: Vec<u16> = chosen.iter().flatten().copied().collect();
         cards.sort_unstable();
@@ -116,7 +116,7 @@ fn exhaustive(containers: &[Request], cards: Cards<'_>, arguments: Mgpu) -> Opti
 }
 
 fn any_card() -> impl Strategy<Value = CardUse> {
-    // Few different ones, so that some are equal, and others in one respect only.
+    // Only few different cards, so that some are equal, and some differ in one respect only.
     let partly = (1u32..3, 1i64..4, 1i64..4).prop_map(|(containers, core, memory)| CardUse {
         core: core * 25,
         memory: memory * 600,
@@ -161,7 +161,7 @@ proptest! {
         prop_assert_eq!(found.map(lists), expected.map(|(lists, _)| lists));
     }
 
-    /// Whatever the pod, what it is allocated exists: enough cards, all different, within every limit of every card.
+    /// For every pod, the allocated cards exist: enough cards, all different, within every limit of every card.
     #[test]
     fn an_allocation_keeps_every_limit(
         used in prop::collection::vec(any_card(), 1..17),
@@ -182,8 +182,8 @@ proptest! {
         }
     }
 
-    /// However few steps there are, what comes out is true: cards that have room, or that there is none, or that it was not
-    /// found out; and with enough of them it is the best.
+    /// With any number of steps the answer is true: cards that have room, or that there is no room, or that it was not found out. With
+    /// enough steps it is the best combination.
     #[test]
     fn a_search_that_ends_early_says_nothing_wrong(
         used in prop::collection::vec(any_card(), 1..5),
@@ -221,7 +221,7 @@ proptest! {
         }
     }
 
-    /// First fit names as many different cards as there are, those that take the container first.
+    /// First fit returns as many different cards as there are, cards that take the container first.
     #[test]
     fn first_fit_takes_the_first_cards_that_do(used in prop::collection::vec(any_card(), 1..6), container in any_container()) {
         let cards = Cards { used: &used, memory: 3000 };
@@ -253,7 +253,7 @@ fn binpack_fills_a_card_before_the_next_and_spread_takes_the_emptiest() {
         lists(&[container, container], &cards, SPREAD),
         Some(vec![vec![0], vec![2]])
     );
-    // What no longer fits on the best goes to the next best.
+    // What no longer fits on the best card goes to the next best.
     assert_eq!(
         lists(&[Request::part(1, 50, 3000)], &cards, BINPACK),
         Some(vec![vec![0]])
@@ -300,7 +300,7 @@ fn ties_break_to_the_lexicographically_smallest_card_lists() {
             allocate(containers, cards, arguments).unwrap().cards.concat()
         };
         assert_eq!(chosen(&[Request::part(1, 30, 1000)]), [0]);
-        // The second of them has not memory enough for the second container.
+        // The second card has not enough memory for the second container.
         assert_eq!(
             chosen(&[Request::part(1, 30, 1000), Request::part(1, 50, 8000)]),
             [0, 2]
@@ -364,7 +364,7 @@ fn scores_of_nodes_with_cards_of_different_sizes_compare_exactly() {
     assert!(score(MAX_CARD_MEMORY, MAX_CARD_MEMORY / 3 + 1) > score(3000, 1000));
 }
 
-/// An allocation, and that it takes no longer than any decision may.
+/// Returns an allocation, after checking that it takes no longer than any decision may.
 fn in_time(containers: &[Request], cards: &[CardUse], policy: CardStrategy) -> Option<Vec<Vec<u16>>> {
     let start = Instant::now();
     let found = lists(containers, cards, policy);
@@ -402,7 +402,7 @@ fn many_containers_on_many_cards_never_blow_up() {
 
 #[test]
 fn large_containers_among_small_ones_never_blow_up() {
-    // Nine containers need one of eight cards each; whatever goes where first, that can't work.
+    // Nine containers need one of eight cards each. That can't work, whichever container is placed first.
     let cards: Vec<_> = (0..16)
         .map(|card| used(if card < 8 { 10 + card } else { 38 + card % 8 }, 300 + card))
         .collect();
@@ -414,7 +414,7 @@ fn large_containers_among_small_ones_never_blow_up() {
     }
 }
 
-/// What realistic pods need, and pods far beyond: the steps that there are for them all, many times over.
+/// The steps suffice many times over for realistic pods, and for pods far beyond these.
 #[test]
 fn what_people_write_takes_a_small_part_of_the_steps() {
     let cards: Vec<_> = (0..16).map(|card| used(5 + 2 * card, 300 + 100 * card)).collect();

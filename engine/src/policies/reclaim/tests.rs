@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// With as many steps as one search may have.
+/// Selects with as many steps as one search may have.
 fn select(needs: &[i128], slack: &[i128], candidates: &[Candidate]) -> Option<Vec<usize>> {
     select_that(needs, slack, candidates, &|_| true)
 }
@@ -18,7 +18,7 @@ fn select_that(
     super::select(needs, slack, candidates, suffices, &Steps::new(u64::MAX))
 }
 
-/// A pod that gives so much of the only need, and takes as much from the only queue.
+/// A pod that gives this much of the only need, and takes as much from the only queue.
 fn pod(priority: i32, amount: i128) -> Candidate {
     Candidate {
         priority,
@@ -72,7 +72,7 @@ fn what_gives_nothing_that_is_missing_is_left_alone() {
 
 #[test]
 fn a_gang_goes_as_a_whole_or_down_to_its_minimum() {
-    // 3 pods of 2 each of which 2 must stay, as single pods and as a whole; and a dear pod of another queue.
+    // 3 pods of 2 each, of which 2 must stay, as single pods and as a whole; and an expensive pod of another queue.
     let single = Candidate {
         takes: vec![(0, 2), (1, 1)],
         ..pod(0, 2)
@@ -161,8 +161,7 @@ proptest! {
         prop_assert_eq!(select(&needs, &slack, &candidates), expected);
     }
 
-    /// What suffices is not told by sums: one of some sets must be part of it, as where cards of a node must come free
-    /// together.
+    /// Sums don't decide whether a set suffices: it has to include one of some given sets, as where cards of a node must come free together.
     #[test]
     fn the_set_suffices_beyond_sums_and_is_the_one_that_exhaustive_search_finds(
         candidates in candidates(),
@@ -180,8 +179,7 @@ proptest! {
         };
         let expected = exhaustive(&needs, &slack, &candidates, &suffices);
         prop_assert_eq!(select_that(&needs, &slack, &candidates, &suffices), expected.clone());
-        // Without steps for a search, some set that suffices is found unless floors are in the way, and none of it is there in
-        // vain.
+        // Without steps for a search, a sufficient set is found unless floors are in the way, and none of its candidates is superfluous.
         let free = vec![i128::MAX; 3];
         let put_together = super::select(&needs, &free, &candidates, &suffices, &Steps::new(0));
         prop_assert_eq!(put_together.is_some(), exhaustive(&needs, &free, &candidates, &suffices).is_some());
