@@ -83,7 +83,7 @@ fn of_attributes(constraint: &Constraint) -> usize {
     attributes.map(|attribute| attribute.len()).sum()
 }
 
-/// Cuts a claim that asks for too much by itself, so that no pod is let in by it. What is left is just still too much, so no more than that
+/// Cuts a claim that asks for too much by itself, so that no pod is let in by it. What is left is still just too much, so no more than that
 /// is kept in memory.
 pub fn cut_excess(spec: &mut ClaimSpec) {
     if excess([&*spec].into_iter()).is_none() {

@@ -8,7 +8,7 @@ use crate::alternative::combine;
 /// Cards by name, and how many of each.
 pub type Charged<'c> = BTreeMap<&'c str, i64>;
 
-/// Keeps, in each request, the forms by which all requests together come to exactly what is charged: so many of each card. (The scheduler
+/// Keeps, in each request, the forms by which all requests together come to exactly the number of each card that is charged. (The scheduler
 /// gives fewer only where it finds no more.) Keeps all forms where no combination does, as where part of it was given already, or where a
 /// form selects several cards. `card_of` returns which card a device is.
 pub(super) fn keep_charged<'r>(

@@ -124,7 +124,7 @@ impl Devices {
         (demand != DeviceDemand::default()).then_some(demand)
     }
 
-    /// Returns what a pod asks for that requests so many devices by a resource which a class provides.
+    /// Returns what a pod asks for that requests `count` devices by a resource that a class provides.
     pub fn provided_demand(&self, resource: ResourceId, name: &str, count: i64) -> Option<ClaimDemand> {
         let (class, _) = self.classes.get(self.provider_of(name)?)?;
         let form = SubRequest {

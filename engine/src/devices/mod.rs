@@ -68,7 +68,7 @@ pub struct Devices {
     claims: HashMap<ClaimKey, KnownClaim>,
     /// The claims that no devices were allocated to yet.
     unallocated: BTreeSet<ClaimKey>,
-    /// Whether the API server does not serve this version of claims. Then Cardgate can't see what pods claim by an older version.
+    /// Whether the API server serves no claims at all. Then Cardgate can't see what pods claim by an older version of the API.
     has_no_claims: bool,
     /// The unallocated claims that ask for all devices of a node.
     for_all: BTreeSet<ClaimKey>,

@@ -65,7 +65,7 @@ pub(super) enum Whose {
 impl Explanation<'_> {
     /// Adds what else keeps it out for good. Waiting helps only where nothing does.
     pub(super) fn with_what_is_beyond(mut self, case: Case<'_>) -> Self {
-        // For nodes, this tells nodes that exclude the pod from nodes that are too small.
+        // For nodes, this distinguishes nodes that exclude the pod from nodes that are too small.
         if self.outlook == Outlook::NotYet || self.reason == Reason::NoNodeFits {
             self.beyond = beyond(self.cluster, case, self.reason);
         }

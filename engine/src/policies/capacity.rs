@@ -20,8 +20,9 @@ pub fn real_capability(
     }
 }
 
-/// Returns what a queue deserves of a dimension (**Dynamic resource calculation**, and docs/rules.md, **Queues**): `min(realCapability,
-/// max(guarantee, deserved))` where its spec says what it deserves, and `min(realCapability, max(guarantee, request))` where not.
+/// Returns what a queue deserves of a dimension (**Dynamic resource calculation**, and docs/rules.md, **Queues**):
+/// `min(realCapability, max(guarantee, deserved))` where its spec says what it deserves, and
+/// `min(realCapability, max(guarantee, request))` where not.
 pub fn deserved(real_capability: Option<i128>, guarantee: i128, spec: Option<i128>, request: i128) -> i128 {
     let wanted = spec.unwrap_or(request).max(guarantee);
     real_capability.map_or(wanted, |real_capability| wanted.min(real_capability))

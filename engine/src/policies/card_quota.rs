@@ -23,7 +23,7 @@ pub struct Check<'a, 't, R, H> {
     pub task: &'t Task,
     /// Returns the resource that a card name stands for; none where no node ever had the card.
     pub resource_of: R,
-    /// Whether resources that the plugin does not limit are checked too: then they are taken back from other pods.
+    /// Whether resources that the plugin does not limit are checked too, because a claimant gets them back from others.
     pub asks_all: bool,
     /// Whether there is room for an amount of a dimension, in the queue and in every other place that matters.
     pub has_room: H,

@@ -109,7 +109,7 @@ fn each(requests: &[String]) -> Result<Vec<String>, Obstacle> {
     Ok(requests.to_vec())
 }
 
-/// One request for so many of one of these.
+/// Returns the answer for one request that gets `count` of one of these cards.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "compared with what is asked for, or why that can't be said"

@@ -163,7 +163,7 @@ fn what_tenants_write_to_cost_much_is_refused_or_cheap() {
     assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
 }
 
-/// A tenant who found one of these was charged for MIG devices and given whole cards, or kept the door from answering for seconds.
+/// A tenant who found one of these was charged for MIG devices and given whole cards, or kept the admission webhook from answering for seconds.
 #[test]
 fn what_kubernetes_takes_otherwise_is_not_evaluated() {
     let a100 = nvidia("gpu-0", 0, "NVIDIA A100 80GB PCIe");

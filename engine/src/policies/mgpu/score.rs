@@ -6,8 +6,8 @@ use crds::mgpu::CARD_CORE;
 
 use super::CardUse;
 
-/// How full the cards of a combination are afterwards, from 0 to 1: the mean over these cards of `weightOfCore * core + (1 - weightOfCore) *
-/// memory`, each as a fraction of what the card has.
+/// How full the cards of a combination are afterwards, from 0 to 1: the mean over these cards of
+/// `weightOfCore * core + (1 - weightOfCore) * memory`, each as a fraction of what the card has.
 #[derive(Debug, Clone, Copy)]
 pub struct Score {
     /// The sum of the cards' weights.

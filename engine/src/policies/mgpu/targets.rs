@@ -105,8 +105,8 @@ impl<'a> Targets<'a> {
         targets
     }
 
-    /// Returns the next sets of cards, all with the same score. Returns none when there are no more. When the steps are spent, some sets
-    /// with that score may be missing, or all.
+    /// Returns the next sets of cards, all with the same score. Returns none when there are no more. When the
+    /// steps are spent, sets with that score may be missing, or the result may be none.
     pub(crate) fn next_best(&mut self) -> Option<Vec<Target>> {
         let best = self.next()?;
         let mut equal = vec![best];
