@@ -1,4 +1,5 @@
-//! What nodes say to pods, asked for people: of all nodes, within so many steps, since others wait meanwhile.
+//! What nodes say to pods, asked for messages to people. All nodes are asked, but within a limited number of steps, since
+//! everything else waits meanwhile.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +15,11 @@ use crate::cluster::waiting::Shape;
 use crate::ids::NodeId;
 use crate::steps::Steps;
 
-/// The steps with which the devices of one node are searched for what people are told.
+/// How many steps the search of one node's devices may take for a message.
 const STEPS_TO_SAY: u64 = 20_000;
 
-/// What one message may cost of looks at nodes, and of searches for devices on them. Pods may say thousands of things about nodes, of which
-/// there may be thousands.
+/// What one message may cost in looks at nodes and in searches for devices on them. Pods may say thousands of things about nodes,
+/// and there may be thousands of nodes.
 #[derive(Debug)]
 pub(crate) struct Looks {
     left: Steps,
@@ -26,7 +27,7 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// What all that a message says of one thing may cost.
+    /// Returns what all that a message says about one thing may cost.
     pub(crate) const fn of_message() -> Self {
         Self {
             left: Steps::new(STEPS_OF_MESSAGE),
@@ -34,7 +35,7 @@ impl Looks {
         }
     }
 
-    /// Whether another node may be looked at for a pod of this shape, which is counted.
+    /// Whether another node may be looked at for a pod of this shape. The look is counted.
     pub(crate) fn may_look(&self, shape: &Shape) -> bool {
         let may = !self.are_spent();
         self.spend(cost_of_look(shape));
@@ -46,19 +47,19 @@ impl Looks {
         self.left.are_spent()
     }
 
-    /// Counts something else that is as dear as so many steps.
+    /// Counts something else that costs this many steps.
     pub(crate) fn spend(&self, steps: usize) {
         self.left.spend(steps);
     }
 
-    /// What is left for searches.
+    /// Returns the steps that are left for searches.
     pub(crate) fn searches(&self) -> &Steps {
         &self.searches
     }
 }
 
-/// Whether a node could take a pod of this shape, with this alternative, if nothing else were on it. Of devices that are not searched in the
-/// steps that are left, the number counts.
+/// Whether a node could take a pod of this shape, with this alternative, if nothing else were on the node. Where the steps don't
+/// last to search devices, only their number counts.
 pub(crate) fn could_take(
     cluster: &Cluster,
     shape: &Shape,
@@ -77,7 +78,7 @@ pub(crate) fn could_take(
         })
 }
 
-/// What it may cost to ask all mGPU nodes which shares of their cards they would give to a pod of this shape.
+/// Returns what it may cost to ask all mGPU nodes which shares of their cards they would give to a pod of this shape.
 pub(crate) fn cost_of_cards(cluster: &Cluster, shape: &Shape) -> u64 {
     if shape.task.mgpu.is_none() {
         return 0;
@@ -86,7 +87,8 @@ pub(crate) fn cost_of_cards(cluster: &Cluster, shape: &Shape) -> u64 {
     nodes.saturating_mul(OWN).min(STEPS_OF_MESSAGE)
 }
 
-/// What it costs to ask all nodes whether they take a pod of this shape, with each of its alternatives, and for whom they are set aside.
+/// Returns what it costs to ask all nodes whether they take a pod of this shape, with each of its alternatives, and for whom they
+/// are set aside.
 pub(crate) fn cost_of_all(cluster: &Cluster, shape: &Shape) -> u64 {
     let nodes: usize = match &*shape.task.alternatives {
         [] => nodes_for(cluster, None).len(),
@@ -100,7 +102,7 @@ pub(crate) fn cost_of_all(cluster: &Cluster, shape: &Shape) -> u64 {
     cost.min(STEPS_OF_MESSAGE)
 }
 
-/// Whether some node takes a pod of this shape now, for people; also where not all may be asked.
+/// Whether some node takes a pod of this shape now, for messages. Also true where not all nodes may be asked.
 pub(crate) fn some_node_takes(
     cluster: &Cluster,
     shape: &Shape,
@@ -113,7 +115,7 @@ pub(crate) fn some_node_takes(
     })
 }
 
-/// What a node says to a pod, for people; none where it may not be asked any more.
+/// Returns what a node says to a pod, for messages. None where no further node may be asked.
 pub(super) fn ask_to_say(
     cluster: &Cluster,
     shape: &Shape,
@@ -128,12 +130,12 @@ pub(super) fn ask_to_say(
     })
 }
 
-/// How many nodes say what, for people.
+/// How many nodes give which answer, for messages.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Census {
     pub nodes: usize,
     pub take: usize,
-    /// They would take the pod if nothing of them were set aside for others.
+    /// Nodes that would take the pod if nothing of them were set aside for others.
     pub set_aside: usize,
     pub lack_room: usize,
     pub lack_devices: usize,
@@ -145,8 +147,8 @@ pub(crate) struct Census {
     pub not_asked: usize,
 }
 
-/// The nodes of which something is set aside for others than a pod of this shape, which is nowhere counted while people are told. Of a pod of
-/// a group none: they may have room for it, and not for the others.
+/// Returns the nodes of which something is set aside for pods of other shapes; that counts nowhere while messages are written.
+/// None for a pod of a group: the nodes may have room for it and not for the others.
 pub(crate) fn kept_for_others(cluster: &Cluster, shape: &Shape) -> BTreeSet<NodeId> {
     if shape.group.is_some() {
         return BTreeSet::new();
@@ -154,7 +156,8 @@ pub(crate) fn kept_for_others(cluster: &Cluster, shape: &Shape) -> BTreeSet<Node
     cluster.nodes_set_aside_for_others(shape)
 }
 
-/// Asks every node that may be asked; `kept` are those of which something is set aside for others. Only for messages: it looks at all of them.
+/// Asks every node that may be asked; something of the `kept` nodes is set aside for others. Only for messages, since it looks at
+/// all nodes.
 pub(crate) fn census(
     cluster: &Cluster,
     shape: &Shape,

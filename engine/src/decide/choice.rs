@@ -1,5 +1,5 @@
-//! Keeping pods away from nodes where the scheduler could give them other cards, or more, than they are charged for, or where it would give
-//! up on them.
+//! Keeping pods away from nodes where the scheduler could give them other cards, or more cards, than they are charged for, or
+//! where it would give up on them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::cluster::node::Node;
 use crate::cluster::waiting::Shape;
 use crate::task::{Task, Wanted};
 
-/// So many other cards are kept away from a pod by their labels, at most.
+/// The most other cards that a pod is kept away from by labels.
 const MOST_AVOIDED: usize = 16;
 
-/// Whether labels alone lead a pod of this shape to this alternative, and to no other cards or more of them: it may be let in without a node.
-/// Not where too much was asked already to know.
+/// Whether labels alone lead a pod of this shape to this alternative, and to no other or further cards: then it may be let in
+/// without a node. False where too many steps were spent already to know.
 pub(super) fn is_selectable(
     cluster: &Cluster,
     shape: &Shape,
@@ -34,8 +34,8 @@ pub(super) fn is_selectable(
     })
 }
 
-/// What keeps pods of this shape that are charged for an alternative away from nodes where the scheduler could give them more. It is found
-/// out once in a round.
+/// Returns what keeps pods of this shape that are charged for an alternative away from nodes where the scheduler could give them
+/// more. Found out once in a round.
 pub(super) fn kept_away(cluster: &Cluster, shape: &Shape, alternative: &Alternative, effort: &Effort) -> Arc<KeptAway> {
     let task = &shape.task;
     let requests = open_requests(cluster, task);
@@ -50,10 +50,10 @@ pub(super) fn kept_away(cluster: &Cluster, shape: &Shape, alternative: &Alternat
     })
 }
 
-/// What it costs to ask what the scheduler could give for a request on a node.
+/// Returns the cost of asking what the scheduler could give for a request on a node.
 fn cost_of_choice(request: &Wanted) -> usize {
     let size = request.choices.iter().map(|choice| choice.len()).sum::<usize>();
-    // Where devices are mixed, each choice is compared with the others.
+    // Where devices are mixed, each choice is compared with all others.
     size.saturating_mul(if request.mixes { size } else { 1 })
 }
 

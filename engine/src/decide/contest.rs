@@ -1,9 +1,9 @@
-//! Whose turn it is: queues by priority, then share, then age, and before them those below a guarantee that is scarce; in a
-//! queue by priority, then age.
+//! Whose turn it is. Queues go by priority, then share, then age; queues below a guarantee that is scarce go before all others.
+//! In a queue, pods and workloads go by priority, then age.
 //!
-//! Where queues are parts of others, those are compared that stand side by side: two queues by the ancestors of theirs that
-//! have the same parent. So a department's order among departments does not depend on how it is divided, and none gets ahead
-//! by the priority of one of its parts.
+//! Where queues are parts of others, siblings are compared: two queues are compared by those of their ancestors that have the
+//! same parent. So a department's order among departments does not depend on how it is divided, and no department gets ahead by
+//! the priority of one of its parts.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -29,18 +29,18 @@ pub(super) enum Turn {
     Pods(u64),
 }
 
-/// Turns by priority and place, first to go first.
+/// Turns by priority and place; the first in that order goes first.
 type Turns = BinaryHeap<Reverse<(Reverse<i32>, Place, Turn)>>;
 
-/// The queues that have something to judge, and those that these are parts of. What was refused, and is refused still, takes
+/// The queues that have something to judge, and the queues that these are parts of. What was refused, and is refused still, takes
 /// no part.
 pub(super) struct Contest {
-    /// Those without a parent.
+    /// The queues without a parent.
     top: BTreeSet<Standing>,
     branches: BTreeMap<QueueId, Branch>,
     /// The dimensions of which so much is in use that queues below their guarantee go first.
     scarce: Vec<Dimension>,
-    /// Whose turn it is.
+    /// The queue whose turn it is.
     current: Option<QueueId>,
 }
 
@@ -49,15 +49,15 @@ pub(super) struct Contest {
 struct Branch {
     turns: Turns,
     parts: BTreeSet<Standing>,
-    /// Where it stands beside others, once it is ranked.
+    /// Where the queue stands beside others, once it is ranked.
     standing: Option<Standing>,
 }
 
 /// A queue among those with the same parent.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Standing {
-    /// These go first while what is guaranteed to them, or to a part of them, is scarce (the capacity document, section 4,
-    /// `guaranteeThreshold`).
+    /// Queues below their guarantee go first while what is guaranteed to them, or to a part of them, is scarce (the capacity
+    /// document, section 4, `guaranteeThreshold`).
     below_guarantee: Reverse<bool>,
     priority: Reverse<i32>,
     share: Share,
@@ -67,7 +67,7 @@ struct Standing {
 }
 
 impl Contest {
-    /// The turns of all queues; those are not looked at that rest, unless that is checked.
+    /// Collects the turns of all queues. Resting queues are not looked at, unless that is checked.
     pub(super) fn new(cluster: &mut Cluster, is_rest_checked: bool) -> Self {
         let mut contest = Self {
             top: BTreeSet::new(),
@@ -97,7 +97,7 @@ impl Contest {
         contest
     }
 
-    /// A queue that has something to judge and takes no part.
+    /// Returns a queue that has something to judge and takes no part.
     fn overlooked(&self, cluster: &Cluster) -> Option<Arc<str>> {
         let takes_part = |id| self.branches.get(&id).is_some_and(|branch| !branch.turns.is_empty());
         let mut others = cluster.queues().filter(|(id, _)| !takes_part(*id));
@@ -105,8 +105,8 @@ impl Contest {
         Some(Arc::clone(&queue.name))
     }
 
-    /// Whose turn it is. Pods of a shape take part with the first of those that still wait: gangs take pods of several shapes
-    /// at once.
+    /// Returns whose turn it is. Pods of a shape take part with the first pod that still waits, since gangs take pods of several
+    /// shapes at once.
     pub(super) fn next(&mut self, cluster: &Cluster) -> Option<(QueueId, Turn)> {
         loop {
             let mut id = self.top.first()?.queue;
@@ -123,13 +123,13 @@ impl Contest {
         }
     }
 
-    /// Whoever had the turn is out for this round.
+    /// Takes the present turn out of this round.
     pub(super) fn done(&mut self) {
         let branch = self.current.and_then(|id| self.branches.get_mut(&id));
         branch.and_then(|branch| branch.turns.pop());
     }
 
-    /// Pods of this queue were let in: its share has grown, and that of all above it.
+    /// Ranks a queue anew whose pods were let in: its share has grown, and the share of every queue above it.
     pub(super) fn admitted(&mut self, cluster: &Cluster, queue: QueueId) {
         let scarce = cluster.scarce_guarantees();
         if scarce == self.scarce {
@@ -140,7 +140,7 @@ impl Contest {
         }
     }
 
-    /// A queue has nothing to judge any more.
+    /// Takes out a queue that has nothing to judge any more.
     fn leave(&mut self, cluster: &Cluster, id: QueueId) {
         let parent = cluster.queue(id).parent();
         if let Some(standing) = self.branches.remove(&id).and_then(|branch| branch.standing) {
@@ -149,7 +149,7 @@ impl Contest {
         self.rank(cluster, parent);
     }
 
-    /// The queues with this parent.
+    /// Returns the queues with this parent.
     fn beside(&mut self, parent: Option<QueueId>) -> &mut BTreeSet<Standing> {
         match parent.and_then(|parent| self.branches.get_mut(&parent)) {
             Some(branch) => &mut branch.parts,
@@ -157,7 +157,7 @@ impl Contest {
         }
     }
 
-    /// Ranks a queue and all above it anew.
+    /// Ranks a queue and all queues above it anew.
     fn rank(&mut self, cluster: &Cluster, queue: Option<QueueId>) {
         for id in queue.into_iter().flat_map(|queue| cluster.ancestry(queue)) {
             self.rank_one(cluster, id);
@@ -178,7 +178,7 @@ impl Contest {
         beside.insert(standing);
     }
 
-    /// Ranks all anew.
+    /// Ranks all queues anew.
     fn rank_all(&mut self, cluster: &Cluster) {
         let depth = |id: &QueueId| cluster.ancestry(*id).count();
         let mut ids: Vec<_> = self.branches.keys().map(|id| (depth(id), *id)).collect();
@@ -190,7 +190,7 @@ impl Contest {
 }
 
 impl Branch {
-    /// The queue's own turn.
+    /// Returns the next turn of the queue itself.
     fn turn(&mut self, queue: &Queue) -> Option<Turn> {
         while let Some(Reverse((priority, place, turn))) = self.turns.peek().copied() {
             let first = match turn {
@@ -210,7 +210,7 @@ impl Branch {
     }
 }
 
-/// What a queue has to judge, and what it depends on that it refuses the rest.
+/// Returns what a queue has to judge, and what its refusals of all else depend on.
 fn turns(cluster: &Cluster, id: QueueId) -> (Turns, Dependence) {
     let queue = cluster.queue(id);
     let mut dependence = Dependence::default();

@@ -16,16 +16,16 @@ use crate::cluster::waiting::Shape;
 use crate::ids::NodeId;
 use crate::policies::cross_quota::{Line, NodeScore, Scoring, exceeded};
 
-/// The rules that hold for a pod: the plugin's arguments, and the pod's strategy.
+/// The rules for a pod: the plugin's arguments, and the pod's strategy.
 #[derive(Debug, Clone, Copy)]
 struct Rules<'a> {
     arguments: &'a CrossQuota,
     strategy: ScoringStrategy,
 }
 
-/// The rules for pods of this shape; none where `CrossQuota` does not decide where they go: a device that they claim may be a GPU, or be
-/// on some nodes alone, which only the scheduler knows. A claim that asks for none leaves them pods without GPU. Nor where their namespace
-/// opts in no longer, which frees those that wait, too.
+/// Returns the rules for pods of this shape. None where `CrossQuota` does not decide where they go. That is so where they claim a
+/// device: it may be a GPU, or be on some nodes alone, which only the scheduler knows. A claim that asks for no device leaves
+/// them pods without GPU. It is also so where their namespace no longer opts in, which frees waiting pods as well.
 fn rules<'a>(cluster: &'a Cluster, shape: &Shape) -> Option<Rules<'a>> {
     let strategy = shape.cross_quota?;
     let namespace = cluster.namespace(&shape.namespace);
@@ -44,19 +44,19 @@ pub(super) fn governs(cluster: &Cluster, shape: &Shape) -> bool {
     rules(cluster, shape).is_some()
 }
 
-/// What pods of this shape ask of the quotas of GPU nodes, where these decide.
+/// Returns what pods of this shape ask of the quotas of GPU nodes, where these decide.
 pub(super) fn asked(cluster: &Cluster, shape: &Shape) -> Option<Vec<i64>> {
     governs(cluster, shape).then(|| cluster.gpu_nodes().request(&shape.task.request))
 }
 
-/// Whether a node has quota left for a pod that asks for this, or needs none.
+/// Whether a node has quota left for a pod that asks for this, or has no quotas at all.
 pub(super) fn has_quota(cluster: &Cluster, asked: &[i64], node: NodeId) -> bool {
     let lines = cluster.gpu_nodes().lines(node);
     lines.is_none_or(|lines| exceeded(lines, asked).is_none())
 }
 
-/// What the quotas of a node lack for a pod that asks for this; none where they would not do if no other were there, and where others have
-/// more than the quota of something that it does not ask for: nobody is evicted for that.
+/// Returns what the quotas of a node lack for a pod that asks for this. None in two cases: the quotas would not suffice even with
+/// no other pod there, or others exceed the quota of something that the pod does not ask for. Nobody is evicted for that.
 pub(super) fn lacking(cluster: &Cluster, asked: &[i64], node: NodeId) -> Option<Vec<(Dimension, i128)>> {
     let Some(lines) = cluster.gpu_nodes().lines(node) else {
         return Some(Vec::new());
@@ -66,7 +66,7 @@ pub(super) fn lacking(cluster: &Cluster, asked: &[i64], node: NodeId) -> Option<
     for ((resource, line), asked) in lines {
         let quota = i128::from(line.quota);
         let more = line.used + line.assumed + i128::from(*asked) - quota;
-        // Of what a pod asks nothing, its queue is entitled to nothing.
+        // The pod's queue is entitled to nothing of a resource that the pod does not ask for.
         if i128::from(*asked) > quota || (*asked == 0 && more > 0) {
             return None;
         }
@@ -77,25 +77,25 @@ pub(super) fn lacking(cluster: &Cluster, asked: &[i64], node: NodeId) -> Option<
     Some(missing)
 }
 
-/// Whether the quotas of a node would do for a pod of this shape if no other were there.
+/// Whether the quotas of a node would suffice for a pod of this shape if no other pod were there.
 pub(crate) fn is_within(cluster: &Cluster, shape: &Shape, node: NodeId) -> bool {
     let lines = cluster.gpu_nodes().lines(node);
     let mut lines = asked(cluster, shape).into_iter().zip(lines);
     lines.all(|(asked, lines)| asked.iter().zip(lines).all(|(asked, line)| *asked <= line.quota))
 }
 
-/// The node for a pod of this shape, with this alternative.
+/// Returns the node for a pod of this shape, with this alternative.
 pub(super) fn find(
     cluster: &mut Cluster,
     shape: &Shape,
     alternative: Option<&Alternative>,
     search: &mut NodeSearch,
 ) -> Option<Grant> {
-    // First: where the search goes on for other nodes depends on what has changed since the last one.
+    // This comes first: where the search goes on for other nodes depends on what has changed since the last search.
     let changed = search.changed(cluster, shape, alternative);
     search.keep_off_gpu_nodes();
     if let Some(node) = search.find(cluster, shape, alternative) {
-        // A GPU node without its label, which is a matter of moments, looks to the scheduler like any other.
+        // A GPU node may lack its label for a few moments; then it looks to the scheduler like any other node.
         let all_labelled = cluster.gpu_nodes().all_labelled();
         return Some(Grant {
             off_gpu_nodes: all_labelled,
@@ -110,7 +110,7 @@ pub(super) fn find(
     })
 }
 
-/// A GPU node with quota for the pod; the greatest is the best.
+/// A GPU node with quota for the pod. The greatest one is the best.
 struct Ranked<'a> {
     scoring: &'a Scoring<'a>,
     cluster: &'a Cluster,
@@ -119,7 +119,7 @@ struct Ranked<'a> {
 }
 
 impl Ord for Ranked<'_> {
-    /// By score; equal ones by name, first to go first.
+    /// Compares by score. Of nodes with equal scores, the one whose name comes first is the greater.
     fn cmp(&self, other: &Self) -> Ordering {
         let by_score = self.scoring.compare(&self.score, &other.score);
         let name = |ranked: &Self| &ranked.cluster.node(ranked.node).name;
@@ -151,7 +151,7 @@ fn best_gpu_node(
     let rules = rules(cluster, shape)?;
     let table = cluster.gpu_nodes();
     let request = table.request(&shape.task.request);
-    // Without order every node scores the same.
+    // With weight 0, every node scores the same.
     let weights: Vec<u32> = match rules.arguments.weight {
         0 => vec![0; request.len()],
         _ => rules
@@ -197,7 +197,7 @@ fn best_gpu_node(
             return Some(best.node);
         }
     }
-    // Only now, since it matters only where there is no node.
+    // Asked only now, since it matters only where no node takes the pod.
     for node in over_quota {
         search.ask_node_over_quota(cluster, shape, alternative, node);
     }

@@ -1,7 +1,8 @@
-//! What decisions may cost, in steps: the same on every machine, and bounded for every question, however many nodes it is about.
+//! What decisions may cost, in steps. Steps are the same on every machine, and their number is bounded for every question,
+//! however many nodes it is about.
 //!
-//! A question is about one pod, or one gang, and all nodes. The nodes share a number of steps among them, so that a few of
-//! them may be searched long; and each has a few for itself, so that a simple pod is judged exactly on any number of nodes.
+//! A question is about one pod, or one gang, and all nodes. The nodes share a number of steps, so that a few of them may be
+//! searched long. Each node also has a few steps for itself, so that a simple pod is judged exactly on any number of nodes.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,21 +18,21 @@ use crate::steps::Steps;
 const COMMON: u64 = 3_000_000;
 /// The steps that each node has for itself: enough for the document's pods on eight cards that are all in use differently.
 pub(super) const OWN: u64 = 20_000;
-/// The same for all pods of a gang and all ways to let them in.
+/// The steps that all nodes share in a question about a gang: for all its pods and all ways to let them in.
 const COMMON_OF_GANG: u64 = 10_000_000;
-/// What a message may cost that asks nodes, for all of them and all pods that it is about: others wait while it is written.
+/// What a message that asks nodes may cost, for all nodes and all pods that it is about: others wait while it is written.
 pub(crate) const STEPS_OF_MESSAGE: u64 = 1_000_000;
-/// What it costs to ask a node whether it takes a pod at all.
+/// The cost of asking a node whether it takes a pod at all.
 pub(super) const LOOK_AT_NODE: usize = 16;
-/// The steps after which a queue's turn ends for this round: the others of its pods are judged in the next one, after what
-/// other queues wait for.
+/// The steps after which a queue's turn ends for this round. The rest of its pods are judged in the next round, after what other
+/// queues wait for.
 const QUEUE: u64 = 12_000_000;
 
-/// The steps after which a namespace's turn ends in the same way, in all queues together: whoever may create pods in one that many queues are
-/// for would else have a turn in each.
+/// The steps after which a namespace's turn ends in the same way, in all queues together. Otherwise a user who may create pods in
+/// a namespace that many queues are for would have a turn in each of them.
 const NAMESPACE: u64 = 2 * QUEUE;
 
-/// What it costs to ask a node whether it takes a pod of this shape.
+/// Returns the cost of asking a node whether it takes a pod of this shape.
 pub(super) fn cost_of_look(shape: &Shape) -> usize {
     LOOK_AT_NODE.saturating_add(shape.constraints.length)
 }
@@ -43,40 +44,40 @@ pub(super) struct Effort(Rc<Left>);
 #[derive(Debug)]
 struct Left {
     common: Steps,
-    /// What nodes may spend for themselves, all of them.
+    /// The steps that nodes may spend for themselves, of all nodes together.
     own: Steps,
     spent: Cell<u64>,
 }
 
 impl Effort {
-    /// What a question about a pod may cost.
+    /// Returns what a question about a pod may cost.
     pub(super) fn of_pod() -> Self {
         Self::new(COMMON)
     }
 
-    /// What it may cost to ask again for a pod that was too complex: nodes that have changed since are searched with the steps
-    /// that each has for itself.
+    /// Returns what it may cost to ask again for a pod that was too complex: nodes that have changed since are searched with the
+    /// steps that each has for itself.
     pub(super) fn of_complex_pod() -> Self {
         Self::new(0)
     }
 
-    /// What it may cost to ask again for those whom a look has found room for and the next one has no steps left for: a look at the one
-    /// node of each, for as many as a look is for at most.
+    /// Returns what it may cost to ask again for pods that one look has found room for and that the next look has no steps left
+    /// for: a look at the one node of each, for as many pods as a look is for at most.
     pub(super) fn of_keeping() -> Self {
         Self::new(0)
     }
 
-    /// What a message about a pod may cost: nodes have steps for themselves until these are spent.
+    /// Returns what a message about a pod may cost: nodes have steps for themselves until these are spent.
     pub(super) fn of_message() -> Self {
         Self::of(0, STEPS_OF_MESSAGE)
     }
 
-    /// What a question about a gang may cost.
+    /// Returns what a question about a gang may cost.
     pub(super) fn of_gang() -> Self {
         Self::new(COMMON_OF_GANG)
     }
 
-    /// What a message about a gang may cost.
+    /// Returns what a message about a gang may cost.
     pub(super) fn of_message_of_gang() -> Self {
         Self::of(STEPS_OF_MESSAGE, STEPS_OF_MESSAGE)
     }
@@ -93,12 +94,12 @@ impl Effort {
         }))
     }
 
-    /// Counts a look at a node, with which all that the pod says about nodes is compared.
+    /// Counts a look at a node, in which all that the pod says about nodes is compared with it.
     pub(super) fn look_at_node(&self, shape: &Shape) {
         self.spend(cost_of_look(shape));
     }
 
-    /// Lets a part of the work spend at most so many of the steps that all nodes share.
+    /// Lets a part of the work spend at most `most` of the steps that all nodes share.
     pub(super) fn share<T>(&self, most: u64, work: impl FnOnce(&Steps) -> T) -> T {
         let before = self.0.common.left();
         let result = self.0.common.share(most, work);
@@ -106,7 +107,7 @@ impl Effort {
         result
     }
 
-    /// The steps that all nodes share.
+    /// Returns the steps that all nodes share.
     pub(super) fn common(&self) -> &Steps {
         &self.0.common
     }
@@ -116,7 +117,7 @@ impl Effort {
         self.count(u64::try_from(steps).unwrap_or(u64::MAX));
     }
 
-    /// Searches the cards of one node, with the steps that it has.
+    /// Searches the cards of one node, with its own steps and those that all nodes share.
     pub(super) fn search<T>(&self, search: impl FnOnce(&Steps) -> T) -> T {
         let own = OWN.min(self.0.own.left());
         let granted = STEPS.min(self.0.common.left() + own);
@@ -130,12 +131,12 @@ impl Effort {
         found
     }
 
-    /// Whether what nodes share is spent.
+    /// Whether the steps that nodes share are spent.
     pub(super) fn is_spent(&self) -> bool {
         self.0.common.are_spent()
     }
 
-    /// How many steps were spent in all.
+    /// Returns how many steps were spent in all.
     pub(super) fn spent(&self) -> u64 {
         self.0.spent.get()
     }
@@ -145,8 +146,8 @@ impl Effort {
     }
 }
 
-/// On whose account a question is: a queue's, or that of all those together whom no queue takes. Anybody can make up any number of queues
-/// by their names.
+/// On whose account a question is: a queue's, or, as `None`, the account of all pods together that no queue takes. A user can
+/// make up any number of queue names.
 pub(super) type Payer = Option<QueueId>;
 
 /// What the queues and the namespaces have spent in one round.
@@ -162,13 +163,13 @@ impl Spending {
         self.of_queues.get(&payer).is_some_and(|spent| *spent >= QUEUE)
     }
 
-    /// Whether the turn has ended of any on whose account a question of a namespace is.
+    /// Whether the turn of this namespace has ended, or that of any of these payers.
     pub(super) fn is_over_for(&self, namespace: &str, payers: &BTreeSet<Payer>) -> bool {
         let spent = self.of_namespaces.get(namespace);
         spent.is_some_and(|spent| *spent >= NAMESPACE) || payers.iter().any(|payer| self.is_over(*payer))
     }
 
-    /// Counts what a question of a namespace has cost, for it and for each on whose account it was.
+    /// Counts what a question of a namespace has cost, for the namespace and for each payer.
     pub(super) fn add(&mut self, namespace: &Arc<str>, payers: &BTreeSet<Payer>, effort: &Effort) {
         let of_namespace = self.of_namespaces.entry(Arc::clone(namespace)).or_default();
         *of_namespace = of_namespace.saturating_add(effort.spent());

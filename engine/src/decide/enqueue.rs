@@ -1,5 +1,5 @@
-//! Whether a workload is let into its queue as a whole (Capacity Card, **Job Enqueueable Check**), before its pods exist or
-//! before the first of them is let in.
+//! Whether a workload is let into its queue as a whole (Capacity Card, **Job Enqueueable Check**). This is decided before its
+//! pods exist, or before the first of them is let in.
 
 use std::collections::BTreeMap;
 
@@ -21,9 +21,10 @@ use crate::policies::job_mode::{JobCheck, Load};
 use crate::reason::Reason;
 use crate::trail::Trail;
 
-/// Looks anew at what is kept already: queues may have come to refuse those for whom they keep something. And what an earlier
-/// leader has let in is judged before whatever waits: as everything else, but first. At how many steps: what many say about nodes is
-/// compared with them as long as one question may take, and what is left is taken for what could run.
+/// Reviews what is kept already, since a queue may have come to refuse workloads that it keeps something for. Workloads that an
+/// earlier leader has let in are judged like everything else, but before whatever waits. Returns how many steps that took. What
+/// many workloads say about nodes is compared with the nodes for as long as one question may take; the remaining ones count as
+/// able to run.
 pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
     for id in cluster.take_unreviewed() {
         let workload = cluster.workload(id);
@@ -37,7 +38,7 @@ pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
         }
     }
     let effort = Effort::of_gang();
-    // More may be kept than was checked.
+    // A workload may keep more now than was checked.
     for grown in cluster.take_grown() {
         let (id, queue) = (grown.id, grown.queue);
         match check(
@@ -53,7 +54,7 @@ pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
                 if grown.is_configured {
                     cluster.dequeue(id);
                 } else {
-                    // Or who made such pods and deleted them in turn would keep quota for ever.
+                    // Without standing aside, a user who makes such pods and deletes them in turn would keep quota for ever.
                     cluster.dequeue_in_vain(id);
                 }
                 cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
@@ -62,13 +63,13 @@ pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
     }
     for id in cluster.take_enqueued_before() {
         trail_workload(cluster, id, trail);
-        // Why not is remembered with it.
+        // A refusal is remembered with the workload.
         let _ = enqueue(cluster, id, &effort);
     }
     effort.spent()
 }
 
-/// Lets a workload into its queue, or remembers why not.
+/// Lets a workload into its queue, or remembers why it is not let in.
 pub(super) fn enqueue(cluster: &mut Cluster, id: WorkloadId, effort: &Effort) -> Result<(), ()> {
     match judge(cluster, id, effort) {
         Ok(()) => {
@@ -82,7 +83,7 @@ pub(super) fn enqueue(cluster: &mut Cluster, id: WorkloadId, effort: &Effort) ->
     }
 }
 
-/// Whether pods of a group wait in the line of another queue than the group: that line may have had its turn already.
+/// Whether pods of a group wait in the line of another queue than the group's own: that line may have had its turn already.
 pub(super) fn pods_wait_elsewhere(cluster: &Cluster, id: WorkloadId) -> bool {
     let workload = cluster.workload(id);
     let queue = workload.terms.as_ref().map(|terms| terms.queue);
@@ -90,7 +91,7 @@ pub(super) fn pods_wait_elsewhere(cluster: &Cluster, id: WorkloadId) -> bool {
     line.map(|pod| pod.queue).any(|of_pod| of_pod != queue)
 }
 
-/// Whether a workload's queue can take what it asks for as a whole.
+/// Judges whether a workload's queue can take what it asks for as a whole.
 fn judge(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {
     let workload = cluster.workload(id);
     let Some(terms) = &workload.terms else {
@@ -103,7 +104,7 @@ fn judge(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refus
     let demand = cluster.metered(workload, &terms.demand);
     effort.spend(LOOK_AT_WORKLOAD);
     check(cluster, id, terms.queue, &workload.namespace, &demand, effort)?;
-    // What can never run keeps no quota from what can.
+    // A workload that can never run must keep no quota from those that can.
     if could_ever_fit(cluster, id, effort) {
         Ok(())
     } else {
@@ -111,11 +112,11 @@ fn judge(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refus
     }
 }
 
-/// What it costs to look at a workload as a whole, beside the sets of cards that are compared.
+/// The cost of looking at a workload as a whole, besides the sets of cards that are compared.
 const LOOK_AT_WORKLOAD: usize = 512;
 
-/// What it costs to compare the sets of cards that are asked for with those that are reserved: anybody can have any number of sets reserved
-/// that nobody limits, or a few cards of each.
+/// Returns the cost of comparing the sets of cards that are asked for with those that are reserved. A user can have any number of
+/// sets reserved that nobody limits, or a few cards of each.
 fn cost_of_sets(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> usize {
     let configuration = cluster.configuration();
     if demand.cards.is_empty() || !configuration.has_action("enqueue") {
@@ -132,10 +133,10 @@ pub(crate) fn could_ever_run(cluster: &Cluster, id: WorkloadId) -> bool {
     could_ever_fit(cluster, id, &Effort::of_message_of_gang())
 }
 
-/// Lets a group into its queue if it stands in line there, and refuses its pods while it can't be let in. From the first of them that is let
-/// in they may be looked at one beside the other. Before, the group is judged as a whole: by what it asks for where it says that, and
-/// otherwise by its pods ([`check_pods_together`]). While it stands aside nothing is kept for it, and it is judged as it is in line: or it
-/// would be told something else each time that it comes or goes.
+/// Lets a group into its queue if it stands in line there, and refuses its pods while it can't be let in. Once the first of its
+/// pods is let in, they may be looked at one by one. Before that, the group is judged as a whole: by what it asks for itself
+/// where it says so, and otherwise by its pods ([`check_pods_together`]). While the group stands aside, nothing is kept for it,
+/// and it is judged as if in line: otherwise it would be told something else each time that it comes or goes.
 pub(super) fn enqueue_if_in_line(cluster: &mut Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {
     let workload = cluster.workload(id);
     let Some(terms) = workload.terms.as_ref().filter(|_| !workload.is_started()) else {
@@ -163,7 +164,7 @@ pub(crate) fn is_in_line(cluster: &Cluster, id: WorkloadId) -> bool {
     terms.is_some_and(|terms| cluster.queue(terms.queue).in_line().contains(&id))
 }
 
-/// Beside Volcano nothing is reserved; what a group asks for is checked all the same.
+/// Checks what a group asks for where nothing is reserved for it, as beside Volcano.
 fn check_unreserved(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms, effort: &Effort) -> Result<(), Refused> {
     let workload = cluster.workload(id);
     if terms.demand.cards.is_empty() || workload.reserved().is_some() {
@@ -179,12 +180,12 @@ fn check_unreserved(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms, ef
     )
 }
 
-/// Whether its queue would take a group as a whole as things stand, and these pods of it.
+/// Whether its queue would take a group as a whole, and these pods of it, as things stand.
 pub(super) fn would_take(cluster: &Cluster, id: WorkloadId, pods: &[PodId], effort: &Effort) -> bool {
     check_as_a_whole(cluster, id, effort).is_ok() && check_pods_together(cluster, id, pods, effort).is_ok()
 }
 
-/// Whether [`enqueue_if_in_line`] would refuse a group's pods, as far as the group itself is concerned: nothing comes of it.
+/// Checks whether [`enqueue_if_in_line`] would refuse a group's pods because of the group itself. Changes nothing.
 pub(super) fn check_as_a_whole(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {
     let workload = cluster.workload(id);
     let Some(terms) = workload.terms.as_ref().filter(|_| !workload.is_started()) else {
@@ -197,7 +198,7 @@ pub(super) fn check_as_a_whole(cluster: &Cluster, id: WorkloadId, effort: &Effor
     }
 }
 
-/// Whether the queues of these pods of a group can take them as a whole, where the group is judged by them.
+/// Checks whether the queues of these pods of a group can take them as a whole, where the group is judged by its pods.
 pub(super) fn check_pods_together(
     cluster: &Cluster,
     id: WorkloadId,
@@ -215,7 +216,7 @@ pub(super) fn check_pods_together(
     Ok(())
 }
 
-/// What these pods ask for together, of each of their queues.
+/// Returns what these pods ask for together, by queue.
 pub(crate) fn asked_by_pods(cluster: &Cluster, pods: &[PodId]) -> Vec<(QueueId, Demand)> {
     let mut by_queue = BTreeMap::<QueueId, Vec<PodId>>::new();
     for pod in pods {
@@ -227,8 +228,8 @@ pub(crate) fn asked_by_pods(cluster: &Cluster, pods: &[PodId]) -> Vec<(QueueId, 
     by_queue.map(|(queue, pods)| (queue, cluster.demand_of(pods))).collect()
 }
 
-/// Whether a queue takes the workload at all, and it and every level above it have room for a demand besides what is
-/// reserved for others.
+/// Checks whether a queue takes the workload at all, and whether it and every level above it have room for a demand besides what
+/// is reserved for others.
 fn check(
     cluster: &Cluster,
     id: WorkloadId,
@@ -246,24 +247,24 @@ fn check(
     }
 }
 
-/// Where a workload finds no room as a whole.
+/// Where a workload finds no room as a whole, and for what.
 pub(crate) struct Lack {
-    /// What it finds none for.
+    /// What there is no room for.
     pub(super) reason: Reason,
-    /// Its queue or one above it; none where it is the cluster.
+    /// Its queue or one above it; none where the cluster has no room.
     pub(crate) at: Option<QueueId>,
-    /// How many levels from the queue upwards that depends on.
+    /// How many levels, from the queue upwards, the refusal depends on.
     levels: usize,
 }
 
-/// The first level from a queue upwards that has no room for a demand. Without a hierarchy, the document asks the queue
+/// Returns the first level, from a queue upwards, that has no room for a demand. Without a hierarchy, the document asks the queue
 /// alone.
 ///
-/// What a workload asks within what its queue deserves, others give back once its pods wait: so a parent or a cluster that
-/// is full does not keep it out, or nothing would ever wait to be served.
+/// What a workload asks for within what its queue deserves, others give back once its pods wait. So a full parent or cluster does
+/// not keep it out; otherwise nothing would ever wait to be served.
 pub(crate) fn lack(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> Option<Lack> {
     let configuration = cluster.configuration();
-    // Without that step nobody is asked for a group as a whole.
+    // Without the action `enqueue`, no queue is asked about a group as a whole.
     if !configuration.has_action("enqueue") {
         return None;
     }
@@ -292,7 +293,8 @@ pub(crate) fn lack(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &D
     })
 }
 
-/// Whether a workload still finds too little of what this reason is about: in its queue, in any above it, or in the cluster.
+/// Whether a workload still finds too little of what this reason is about: in its queue, in any queue above it, or in the
+/// cluster.
 pub(crate) fn lacks_still(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand, reason: Reason) -> bool {
     let mut levels = cluster.ancestry(queue).map(Some).chain([None]);
     levels.any(|at| {
@@ -304,9 +306,9 @@ pub(crate) fn lacks_still(cluster: &Cluster, id: WorkloadId, queue: QueueId, dem
     })
 }
 
-/// Whether others are to give back what a workload asks for: its queue says what it deserves or is guaranteed, and stays
-/// within that with the workload; and no level above deserves less than that by itself. Whether there is enough to give
-/// back is seen once its pods wait.
+/// Whether others are to give back what a workload asks for. They are where its queue says what it deserves or is guaranteed, and
+/// stays within that with the workload, and no level above deserves less than that by itself. Whether there is enough to give
+/// back shows once its pods wait.
 fn is_owed_by_others(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> bool {
     let says = |dimension| cluster.floor(queue, dimension).is_some();
     let keeps = |dimension| {
@@ -319,7 +321,7 @@ fn is_owed_by_others(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: 
     cluster.configuration().reclaims() && demand.dimensions().any(says) && check.check(demand).is_ok()
 }
 
-/// What a workload is checked against at a level from its queue upwards; without `at`, in the cluster.
+/// Returns what a workload is checked against at a level from its queue upwards; without `at`, in the cluster.
 pub(crate) fn check_at(
     cluster: &Cluster,
     id: WorkloadId,
@@ -329,7 +331,7 @@ pub(crate) fn check_at(
     check_against(cluster, id, queue, at, limits(cluster, queue, at, Supply::Now))
 }
 
-/// Whether a level could take what a workload asks for as a whole, if others held nothing of it, and all nodes took pods.
+/// Whether a level could take what a workload asks for as a whole, if others held nothing there and all nodes took pods.
 pub(crate) fn could_ever_take(
     cluster: &Cluster,
     id: WorkloadId,
@@ -344,7 +346,7 @@ pub(crate) fn could_ever_take(
     check.check(demand).is_ok()
 }
 
-/// The most that a level from a queue upwards may have; without `at`, the cluster.
+/// Returns the most that a level from a queue upwards may have; without `at`, the most that the cluster may have.
 fn limits(
     cluster: &Cluster,
     queue: QueueId,
@@ -357,7 +359,7 @@ fn limits(
     }
 }
 
-/// The same against other limits.
+/// Returns the same check against other limits.
 fn check_against<L: Fn(Dimension) -> Option<i128>>(
     cluster: &Cluster,
     id: WorkloadId,

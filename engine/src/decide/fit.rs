@@ -1,4 +1,4 @@
-//! Fit: some node can take a pod now, as the scheduler would see it.
+//! Fit: whether some node can take a pod now, as the scheduler would see it.
 
 use crds::keys::GPU_NODE_LABEL;
 
@@ -18,50 +18,52 @@ use crate::reason::{Cure, Reason};
 use crate::steps::Steps;
 use crate::task::Task;
 
-/// A search for a node that goes on where the last one of the same shape ended: what had no room then has none now,
-/// unless it has changed since.
+/// A search for a node that goes on where the last search for the same shape ended: a node that had no room then has none now,
+/// unless the node has changed since.
 pub(super) struct NodeSearch {
     earlier: Option<Refused>,
     searched: u64,
-    /// Whether some node would do, but for its room or its readiness.
+    /// Whether some node would do, except for its room or its readiness.
     would_do: bool,
-    /// Whether some node is excluded by what the pod says.
+    /// Whether the pod itself excludes some node.
     excluded: bool,
-    /// Whether some GPU node would do, but for its quota for pods without GPU.
+    /// Whether some GPU node would do, except for its quota for pods without GPU.
     over_quota: bool,
-    /// Which nodes are in question.
+    /// Which nodes are searched.
     among: Among,
     effort: Effort,
 }
 
-/// Which nodes a search is among.
+/// Which nodes a search covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Among {
     All,
-    /// Those that can be told from GPU nodes by their label.
+    /// Only nodes that can be told from GPU nodes by their label.
     WithoutGpu,
 }
 
 /// What one node says to a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Let it come.
+    /// The node can take the pod.
     Takes,
     /// Too little of something is free.
     LacksRoom,
     /// The devices that are free there are not those that the pod claims, or too few.
     LacksDevices,
-    /// Cordoned or not ready.
+    /// The node is cordoned or not ready.
     Unusable,
-    /// Excluded by what the pod says.
+    /// What the pod says excludes the node.
     Excluded,
-    /// Excluded since the scheduler could give the pod other cards there, or more, than it would be charged for.
+    /// Excluded because the scheduler could give the pod other cards there, or more cards, than it would be charged for.
     LeavesChoice,
-    /// Excluded since a selector of the pod's claims fails on one of its devices, and the scheduler would give up on the pod there.
+    /// Excluded because a selector of the pod's claims fails on one of the node's devices, and the scheduler would give up on the
+    /// pod there.
     FailsSelector,
-    /// Excluded since it hands its cards out in another way than the pod asks for them: by a device plugin, or as devices to be claimed.
+    /// Excluded because the node hands its cards out in another way than the pod asks for them: by a device plugin, or as devices
+    /// to be claimed.
     GivesOtherwise,
-    /// Gone, or it means another resource by the card's name.
+    /// The node is gone, or means another resource by the card's name.
     Unrelated,
 }
 
@@ -78,13 +80,13 @@ impl NodeSearch {
         }
     }
 
-    /// From now on, only nodes are found that can be told from GPU nodes by their label.
+    /// Restricts the search to nodes that can be told from GPU nodes by their label.
     pub(super) fn keep_off_gpu_nodes(&mut self) {
         self.among = Among::WithoutGpu;
     }
 
-    /// The nodes that have changed since an earlier search for this alternative, in the order of their ids; none where there was no
-    /// such search, or where too much has changed.
+    /// Returns the nodes that have changed since an earlier search for this alternative, in the order of their ids. None where
+    /// there was no such search, or where too much has changed.
     pub(super) fn changed(
         &self,
         cluster: &Cluster,
@@ -107,7 +109,8 @@ impl NodeSearch {
         self.earlier.filter(|earlier| bit != 0 && earlier.searched & bit != 0)
     }
 
-    /// The node that the pod is expected on, with this card: nodes take turns, as under the scheduler's own spreading.
+    /// Returns the node that the pod is expected on, with this card. Nodes take turns, as they do under the scheduler's own
+    /// spreading.
     pub(super) fn find(
         &mut self,
         cluster: &mut Cluster,
@@ -142,7 +145,7 @@ impl NodeSearch {
                 |node| leaves_devices.is_none_or(|leaves| leaves != takes_devices(cluster, alternative, node));
             turn().find(|(_, node)| is_asked(*node) && self.ask(cluster, shape, alternative, *node))
         };
-        // Devices are left to those who claim them: they can have no others.
+        // Nodes with devices come last: they are left to pods that claim devices, which can use no others.
         let found = if has_both_ways(cluster, alternative) {
             find(Some(true)).or_else(|| find(Some(false)))
         } else {
@@ -153,7 +156,7 @@ impl NodeSearch {
         Some(node)
     }
 
-    /// Why no node was found.
+    /// Returns why no node was found.
     pub(super) fn reason(&self) -> Reason {
         if self.over_quota {
             Reason::CrossQuotaExceeded
@@ -164,7 +167,7 @@ impl NodeSearch {
         }
     }
 
-    /// The alternatives that were searched for, as bits.
+    /// Returns the alternatives that were searched for, as bits.
     pub(super) fn searched(&self) -> u64 {
         self.searched
     }
@@ -181,7 +184,8 @@ impl NodeSearch {
         self.effort.spend(steps);
     }
 
-    /// What a GPU node without quota for the pod would say otherwise. Where no steps are left to ask, it would take it.
+    /// Notes what a GPU node without quota for the pod would say otherwise. Where no steps are left to ask, it counts as one that
+    /// would take the pod.
     pub(super) fn ask_node_over_quota(
         &mut self,
         cluster: &Cluster,
@@ -204,7 +208,7 @@ impl NodeSearch {
         }
     }
 
-    /// Whether a node takes the pod, be it a GPU node or not.
+    /// Whether a node takes the pod, whether it is a GPU node or not.
     pub(super) fn ask_gpu_node(
         &mut self,
         cluster: &Cluster,
@@ -226,7 +230,7 @@ impl NodeSearch {
     }
 }
 
-/// Whether some nodes have a card that is requested as a resource by a device plugin, and others as devices.
+/// Whether some nodes have the card as a resource of a device plugin, and others as devices.
 fn has_both_ways(cluster: &Cluster, alternative: Option<&Alternative>) -> bool {
     let Some(Alternative::Card(card)) = alternative else {
         return false;
@@ -235,7 +239,7 @@ fn has_both_ways(cluster: &Cluster, alternative: Option<&Alternative>) -> bool {
     card.is_some_and(|card| !card.by_plugin.is_empty() && card.by_plugin.len() < card.nodes.len())
 }
 
-/// Whether a card that is requested as a resource would be one of a node's devices.
+/// Whether a card that is requested as a resource would be one of this node's devices.
 pub(super) fn takes_devices(cluster: &Cluster, alternative: Option<&Alternative>, node: NodeId) -> bool {
     let Some(Alternative::Card(card)) = alternative else {
         return false;
@@ -250,7 +254,7 @@ fn has_gpu_label(cluster: &Cluster, node: NodeId) -> bool {
     offer.is_some_and(|offer| offer.label(GPU_NODE_LABEL).is_some())
 }
 
-/// Whether the pod may run on a node, whatever room and quota it has.
+/// Whether the pod may run on a node, whatever room and quota the node has.
 pub(crate) fn may_run_on(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, node: NodeId) -> bool {
     matches!(
         ask(cluster, shape, alternative, cluster.node(node)),
@@ -258,8 +262,8 @@ pub(crate) fn may_run_on(cluster: &Cluster, shape: &Shape, alternative: Option<&
     )
 }
 
-/// A bit for a search with an alternative or without, by its place among those of the pod, which are fewer than 64; so it is the
-/// same however many cards others name.
+/// Returns a bit for a search with an alternative or without, by the alternative's place among those of the pod. A pod has fewer
+/// than 64, so the bit stays the same however many cards other pods name.
 pub(crate) fn search_bit(shape: &Shape, alternative: Option<&Alternative>) -> u64 {
     let place = alternative.and_then(|alternative| shape.task.alternatives.iter().position(|own| own == alternative));
     let place = place.map_or(0, |place| place + 1);
@@ -267,7 +271,8 @@ pub(crate) fn search_bit(shape: &Shape, alternative: Option<&Alternative>) -> u6
     place.and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
 }
 
-/// What a node says to a pod, as the scheduler would see it: where an alternative is of several cards, it must have them all.
+/// Returns what a node says to a pod, as the scheduler would see it. Where an alternative has several cards, the node must have
+/// all of them.
 pub(super) fn ask(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, node: &Node) -> Answer {
     let Some(offer) = node.offer() else {
         return Answer::Unrelated;
@@ -300,7 +305,8 @@ pub(super) fn ask(cluster: &Cluster, shape: &Shape, alternative: Option<&Alterna
     }
 }
 
-/// Whether what a pod requests fits beside `used`; of what it claims as devices they say themselves.
+/// Whether what a pod requests fits beside `used`. For what the pod claims as devices, the devices themselves are asked
+/// elsewhere.
 pub(super) fn has_room(shape: &Shape, alternative: Option<&Alternative>, node: &Node, used: &Totals) -> bool {
     let Some(offer) = node.offer() else { return false };
     let (task, request) = (&shape.task, shape.task.request_with(alternative));
@@ -312,13 +318,14 @@ pub(super) fn has_room(shape: &Shape, alternative: Option<&Alternative>, node: &
             })
 }
 
-/// How much a node has of something that its pods hold: of what claims are for those devices too that are kept from new pods, which may be held.
+/// Returns how much a node has of something that its pods hold. For a pod with claims, devices that are kept from new pods count
+/// too, since pods may hold them.
 fn there(task: &Task, node: &Node, offer: &Offer, dimension: Dimension) -> i128 {
     let devices = task.claimed.as_ref().map(|_| devices_there(task, node, dimension));
     offer.amount(dimension).max(devices.unwrap_or(0)).into()
 }
 
-/// What a node says to a pod, its devices included, which are searched with so many steps.
+/// Returns what a node says to a pod, its devices included; these are searched with the given steps.
 pub(super) fn ask_all(
     cluster: &Cluster,
     shape: &Shape,
@@ -345,7 +352,8 @@ pub(super) fn devices_suffice(
         || effort.search(|steps| cluster.devices_suffice(&shape.task, alternative, node, &[], steps))
 }
 
-/// The nodes that may be asked: those that have the card, and of several the one that the fewest have; or all, by name.
+/// Returns the nodes that may be asked, by name: those that have the card; where there are several cards, those with the card
+/// that the fewest nodes have; without a card, all nodes.
 pub(crate) fn nodes_for<'c>(cluster: &'c Cluster, alternative: Option<&Alternative>) -> &'c [NodeId] {
     nodes_with(
         cluster,
@@ -360,7 +368,7 @@ fn nodes_with(cluster: &Cluster, card: Option<CardId>) -> &[NodeId] {
     }
 }
 
-/// The card of an alternative that the fewest nodes have.
+/// Returns the card of an alternative that the fewest nodes have.
 fn scarcest(cluster: &Cluster, alternative: &Alternative) -> Option<CardId> {
     let nodes = |card: CardId| cluster.card(card).map_or(0, |card| card.nodes.len());
     match alternative {
@@ -369,7 +377,7 @@ fn scarcest(cluster: &Cluster, alternative: &Alternative) -> Option<CardId> {
     }
 }
 
-/// What a node lacks of a pod's request; none where it could not take the pod whatever came free on it.
+/// Returns what a node lacks of a pod's request. None where the node could not take the pod whatever came free on it.
 pub(crate) fn lacking(
     cluster: &Cluster,
     shape: &Shape,
@@ -390,7 +398,7 @@ pub(crate) fn lacking(
         (dimension, node.used.get(dimension) + i128::from(asked) - all, all)
     });
     let missing: Vec<_> = missing.filter(|(_, missing, _)| *missing > 0).collect();
-    // More than the whole node has never comes free.
+    // More than the whole node has can never come free.
     let possible = missing
         .iter()
         .all(|(dimension, _, all)| i128::from(request.get(*dimension)) <= *all);

@@ -1,4 +1,4 @@
-//! What a pod gets when it is let in: how it counts from then on, and what is written on it.
+//! What a pod gets when it is let in: how the pod counts from then on, and what is written on it.
 
 use std::sync::Arc;
 
@@ -22,41 +22,41 @@ use crate::refs::PodRef;
     reason = "each is something else that the patch depends on"
 )]
 pub struct Admission {
-    /// Whom the patch lets in; it fails on any other of that name.
+    /// The pod that the patch lets in; the patch fails on any other pod of that name.
     pub pod: PodRef,
-    /// The queue that it is charged to.
+    /// The queue that the pod is charged to.
     pub queue: Arc<str>,
-    /// When it came to wait.
+    /// When the pod came to wait.
     pub arrived: Timestamp,
-    /// The card that it is charged for, or the cards, as it is written on the pod.
+    /// The card or cards that the pod is charged for, as written on the pod.
     pub card: Option<Box<str>>,
-    /// Whether nothing else on it would show that it was held: then it is written that it is for no card.
+    /// Whether nothing else on the pod would show that it was held: then the patch writes that the pod is for no card.
     pub is_marked: bool,
-    /// Node labels that narrow it to that, keys and values; without those that it has already.
+    /// Node labels, keys and values, that narrow the pod to its cards; without those that it has already.
     pub narrow: Vec<(String, String)>,
-    /// Whether it has a node selector.
+    /// Whether the pod has a node selector.
     pub has_node_selector: bool,
-    /// The node that it is pinned to, where what is accounted for is accounted for node by node.
+    /// The node that the pod is pinned to, where what it is charged for is accounted for node by node.
     pub pin: Option<Pin>,
-    /// Where it may go to no GPU node: what its affinity says already, to which that is added.
+    /// Where the pod may go to no GPU node: its own affinity, which that is added to.
     pub off_gpu_nodes: Option<NodeAffinity>,
-    /// Where its claims select other cards as well: the nodes that it may not go to.
+    /// Where the pod's claims select other cards as well: the nodes that it may not go to.
     pub avoid: Option<Avoid>,
     /// The results of mGPU scheduling, as annotations: keys and values.
     pub mgpu_results: Vec<(String, String)>,
-    /// Whether it has annotations.
+    /// Whether the pod has annotations.
     pub has_annotations: bool,
-    /// Whether it was told that it waits.
+    /// Whether the pod was told that it waits.
     pub was_told: bool,
 }
 
 impl Admission {
-    /// What is written on it of cards.
+    /// Returns what is written on the pod about cards.
     pub fn assigned(&self) -> Option<&str> {
         self.card.as_deref().or_else(|| self.is_marked.then_some(NO_CARDS))
     }
 
-    /// What only the operator writes on a pod, as annotations: keys and values.
+    /// Returns the annotations, keys and values, that only the operator writes on a pod.
     pub fn results(&self) -> impl Iterator<Item = (&str, &str)> {
         let card = self.assigned().map(|card| (CARD_ASSIGNED, card));
         let mgpu = self.mgpu_results.iter();
@@ -70,16 +70,16 @@ impl Admission {
 pub struct Pin {
     /// Name of the node.
     pub node: Arc<str>,
-    /// What the pod's affinity says already, to which the name is added.
+    /// The pod's own affinity, which the name is added to.
     pub affinity: NodeAffinity,
 }
 
-/// The nodes that a pod may not go to.
+/// The nodes that a pod must not go to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Avoid {
-    /// They have one of these labels.
+    /// These nodes have one of these labels.
     pub labels: Vec<String>,
-    /// What the pod's affinity says already, to which that is added.
+    /// The pod's own affinity, which that is added to.
     pub affinity: NodeAffinity,
 }
 
@@ -88,16 +88,16 @@ pub struct Avoid {
 pub(super) struct Grant {
     pub alternative: Option<Alternative>,
     pub node: Option<NodeId>,
-    /// Whether the pod may go to that node alone.
+    /// Whether the pod may go to this node alone.
     pub pinned: bool,
     /// Whether the pod may go to no GPU node.
     pub off_gpu_nodes: bool,
-    /// The mGPU cards of its containers there.
+    /// The mGPU cards of its containers on that node.
     pub gpus: Option<CardLists>,
 }
 
 impl Grant {
-    /// One of its alternatives, expected on this node.
+    /// Returns a grant of one of the pod's alternatives, expected on this node.
     pub fn of(alternative: Option<&Alternative>, node: Option<NodeId>) -> Self {
         Self {
             alternative: alternative.cloned(),
@@ -115,7 +115,7 @@ pub(super) fn count_in(cluster: &mut Cluster, pod: PodId, grant: Grant) {
     cluster.admit(pod, grant.alternative, grant.node, gpus);
 }
 
-/// What is written on a pod that is let in.
+/// Returns what is written on a pod that is let in.
 pub(super) fn admission(cluster: &Cluster, id: PodId, grant: &Grant, effort: &Effort) -> Option<Admission> {
     let pod = cluster.pod(id)?;
     let shape = &pod.waits.as_ref()?.shape;
@@ -126,7 +126,7 @@ pub(super) fn admission(cluster: &Cluster, id: PodId, grant: &Grant, effort: &Ef
     });
     let kept_away = alternative.map(|own| choice::kept_away(cluster, shape, own, effort));
     let kept_away = kept_away.unwrap_or_default();
-    // Its node may have cards that would be more elsewhere.
+    // The pod's own node may have one of the cards that it is to be kept away from elsewhere.
     let expected = grant.node.map(|node| cluster.node(node));
     let is_kept_from_its_node = expected.is_some_and(|node| kept_away.has_label(node));
     let is_pinned = grant.pinned || kept_away.is_open || is_kept_from_its_node;
@@ -134,7 +134,7 @@ pub(super) fn admission(cluster: &Cluster, id: PodId, grant: &Grant, effort: &Ef
         node: Arc::clone(&cluster.node(node).name),
         affinity: shape.constraints.affinity.clone(),
     });
-    // Where a scheduler chooses the node, the cards are written when it has.
+    // Where a scheduler chooses the node, the cards are written once it has chosen.
     let gpus = grant.gpus.as_ref().filter(|_| mgpu::pins(cluster));
     let mgpu_results = shape.task.mgpu.as_deref().zip(gpus);
     let mgpu_results = mgpu_results.map(|(request, gpus)| mgpu::annotations(request, gpus));

@@ -17,27 +17,28 @@ use crate::lacking::Lacking;
 /// A waiting pod and its shape.
 pub(crate) type InLine = (PodId, Arc<Shape>);
 
-/// The waiting pods of a group, first to go first.
+/// Returns the waiting pods of a group, in the order in which they go.
 pub(crate) fn line(cluster: &Cluster, id: WorkloadId) -> Vec<InLine> {
     let line = cluster.workload(id).line.iter().map(|(_, place)| place.pod);
     line.filter_map(|pod| Some((pod, Arc::clone(&cluster.pod(pod)?.waits.as_ref()?.shape))))
         .collect()
 }
 
-/// Those of the waiting pods of a group that it lacks, first to go first: fewer than it lacks where others are not there yet.
+/// Returns those waiting pods of a group that fill the places that it lacks, in the order in which they go. These are fewer than
+/// it lacks where some pods are not there yet.
 pub(crate) fn first_missing(cluster: &Cluster, id: WorkloadId) -> Vec<InLine> {
     chosen(cluster.workload(id).lacking(), line(cluster, id))
 }
 
-/// The first of these pods that take the places of those that are missing.
+/// Returns the first of these pods that take the places of the missing pods.
 pub(super) fn chosen<P: Borrow<InLine>>(lacking: Lacking, pods: impl IntoIterator<Item = P>) -> Vec<P> {
     let mut places = lacking.places();
     let takes = |pod: &P| places.take(pod.borrow().1.task_spec.as_deref());
     pods.into_iter().filter(takes).collect()
 }
 
-/// Whether enough of a group's waiting pods could run if nothing else did. What can't must keep no quota from others: unless that
-/// takes more steps to know than there are, and then it keeps it for no longer than `inqueueTimeout`.
+/// Whether enough of a group's waiting pods could run if nothing else did. A group that can't must keep no quota from others.
+/// Where the steps do not last to know, the answer is yes, and the group keeps quota for no longer than `inqueueTimeout`.
 pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> bool {
     if cluster.configuration().cardgate.admit_on == AdmitOn::Quota {
         return true;
@@ -67,7 +68,7 @@ pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId, effort: &Effort)
     chosen(lacking, fitting).len() >= missing || effort.is_spent()
 }
 
-/// What a pod of this shape may get of cards: each of its alternatives, or none at all.
+/// Returns which cards a pod of this shape may get: each of its alternatives, or no card at all.
 pub(crate) fn alternatives_of(shape: &Shape) -> Vec<Option<&Alternative>> {
     match &*shape.task.alternatives {
         [] => vec![None],

@@ -1,4 +1,4 @@
-//! The node and the cards of an mGPU pod (mGPU, **Filter** and **Allocate**).
+//! Chooses the node and the cards of an mGPU pod (mGPU, **Filter** and **Allocate**).
 //!
 //! Nothing is reserved while nodes are looked at: every node is asked what it would give, and only the best one gives it.
 
@@ -29,36 +29,37 @@ use crate::reason::{About, Cure, Reason};
 /// What one mGPU node says to a pod.
 enum Says {
     Takes(Rc<Allocation>),
-    /// Its cards don't.
+    /// Its cards can't take the pod.
     Refuses(Unfit),
-    /// Its cards do; its quota for pods without GPU does not, and no pattern of `CrossQuota` makes this one a pod with GPU.
+    /// Its cards could take the pod, but its quota for pods without GPU could not, and no pattern of `CrossQuota` makes this a
+    /// pod with GPU.
     OverQuota,
-    /// It fails the pod's other needs.
+    /// The node fails the pod's other needs.
     Unfit(Answer),
 }
 
 /// Why the cards of a node can't take a pod (**Filter**).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unfit {
-    /// They have no room for the containers now.
+    /// The cards have no room for the containers now.
     CardsInUse,
-    /// Their compute policy is not the pod's.
+    /// The compute policy of the cards is not the pod's.
     OtherPolicy,
     /// A container asks for more cards than there are.
     TooFewCards,
-    /// Cards are to be named by their device ids, and the node does not say them.
+    /// Cards are to be named by their device ids, and the node does not give these.
     NoDeviceIds,
-    /// Whether they have room was not found out in the steps that there are.
+    /// The steps did not last to find out whether the cards have room.
     TooComplex,
 }
 
-/// A search for the best node that goes on where the last one of the same shape ended.
+/// A search for the best node that goes on where the last search for the same shape ended.
 pub(super) struct CardSearch {
     earlier: Option<Refused>,
     searched: u64,
-    /// Whether some node would do, but for what is in use of it.
+    /// Whether some node would do, except for what is in use there.
     would_do: bool,
-    /// Whether some node was given up.
+    /// Whether the search of some node was given up.
     too_complex: bool,
     effort: Effort,
 }
@@ -75,7 +76,7 @@ impl CardSearch {
         }
     }
 
-    /// The node with the best score, and the cards there. Nodes of one score go by name.
+    /// Returns the node with the best score, and the cards there. Of nodes with the same score, the first by name is taken.
     pub(super) fn find(
         &mut self,
         cluster: &Cluster,
@@ -130,12 +131,12 @@ impl CardSearch {
         grant(cluster, shape, alternative, node, &allocation)
     }
 
-    /// The cards that were searched for, as bits.
+    /// Returns the alternatives that were searched for, as bits.
     pub(super) fn searched(&self) -> u64 {
         self.searched
     }
 
-    /// Why no node was found.
+    /// Returns why no node was found.
     pub(super) fn reason(&self) -> Reason {
         if self.too_complex {
             Reason::TooComplex
@@ -147,25 +148,25 @@ impl CardSearch {
     }
 }
 
-/// Whether pods are pinned to the cards that they get, rather than placed by a scheduler that asks.
+/// Whether pods are pinned to the cards that they get, rather than placed by a scheduler that asks the operator.
 pub(super) fn pins(cluster: &Cluster) -> bool {
     cluster.configuration().cardgate.enforce_mgpu == Enforcement::Gating
 }
 
-/// The mGPU request of a pod that is to be placed on cards.
+/// Returns the mGPU request of a pod that is to be placed on cards.
 pub(super) fn request<'s>(cluster: &Cluster, shape: &'s Shape) -> Option<&'s MgpuRequest> {
     let request = shape.task.mgpu.as_deref();
     request.filter(|_| cluster.configuration().mgpu.enable)
 }
 
-/// The mGPU request of a pod that gets its cards when it is let in: where it is pinned to them, or to its node by `CrossQuota`, whatever
-/// `admitOn` says.
+/// Returns the mGPU request of a pod that gets its cards when it is let in. It does where it is pinned to its cards, or pinned to
+/// its node by `CrossQuota`, whatever `admitOn` says.
 pub(super) fn request_now<'s>(cluster: &Cluster, shape: &'s Shape) -> Option<&'s MgpuRequest> {
     let on_quota = cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
     request(cluster, shape).filter(|_| !on_quota || pins(cluster) || cross_quota::governs(cluster, shape))
 }
 
-/// What a pod would get on one node, where that takes it.
+/// Returns what a pod would get on one node, where the node takes it.
 pub(super) fn grant_on(
     cluster: &Cluster,
     shape: &Shape,
@@ -189,14 +190,14 @@ fn grant(
 ) -> Option<Grant> {
     let cards = cluster.node(node).offer()?.mgpu.as_ref()?;
     Some(Grant {
-        // A scheduler asks about cards, and not about quotas.
+        // A scheduler that asks about cards does not ask about quotas.
         pinned: pins(cluster) || cross_quota::governs(cluster, shape),
         gpus: Some(results(allocation, cards, cluster.configuration().mgpu)),
         ..Grant::of(alternative, Some(node))
     })
 }
 
-/// **Schedule Result**: what is written on a pod, keys and values.
+/// **Schedule Result**: returns what is written on a pod, keys and values.
 pub(super) fn annotations(request: &MgpuRequest, gpus: &CardLists) -> Vec<(String, String)> {
     let lists = request.containers.iter().zip(gpus.iter());
     let lists = lists.filter_map(|((container, _), list)| {
@@ -207,7 +208,7 @@ pub(super) fn annotations(request: &MgpuRequest, gpus: &CardLists) -> Vec<(Strin
     std::iter::once(assumed).chain(lists).collect()
 }
 
-/// **Schedule Result**: the cards of each container, as they are written on the pod.
+/// **Schedule Result**: returns the cards of each container, as they are written on the pod.
 pub(super) fn results(allocation: &Allocation, cards: &MgpuCards, arguments: Mgpu) -> CardLists {
     let name = |index: &u16| match arguments.schedule_mode {
         ScheduleMode::Index => index.to_string(),
@@ -220,17 +221,17 @@ pub(super) fn results(allocation: &Allocation, cards: &MgpuCards, arguments: Mgp
     lists.collect()
 }
 
-/// What is in use of each card of a node, and the memory of a card.
+/// What is in use of each card of a node, and the memory of one card.
 type InUse<'a> = (Cow<'a, [CardUse]>, i64);
 
-/// One pod's question to many nodes. Nodes whose cards are in use alike have the same answer, so it is worked out once.
+/// One pod's question to many nodes. Nodes whose cards are in use alike have the same answer, so it is worked out once for them.
 pub(super) struct Query<'a> {
     request: &'a MgpuRequest,
     containers: Vec<ContainerRequest>,
     arguments: Mgpu,
     asked: HashMap<InUse<'a>, Result<Rc<Allocation>, Unfit>>,
     effort: Effort,
-    /// What it asks of the quotas of GPU nodes, where `CrossQuota` decides about it.
+    /// What the pod asks of the quotas of GPU nodes, where `CrossQuota` decides about it.
     quotas: Option<Vec<i64>>,
 }
 
@@ -246,7 +247,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// The question of a pod of this shape.
+    /// Returns the question of a pod of this shape.
     fn of(cluster: &Cluster, shape: &Shape, request: &'a MgpuRequest, effort: Effort) -> Self {
         Self {
             quotas: cross_quota::asked(cluster, shape),
@@ -254,7 +255,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// What a node says; none where it is no mGPU node, or has not the card.
+    /// Returns what a node says. None where it is no mGPU node, or does not have the card.
     fn ask(
         &mut self,
         cluster: &'a Cluster,
@@ -292,7 +293,7 @@ impl<'a> Query<'a> {
         Some(if over { Says::OverQuota } else { Says::Takes(allocation) })
     }
 
-    /// Why these cards can't take the pod, whatever is in use of them.
+    /// Returns why these cards can't take the pod, whatever is in use of them.
     pub(super) fn mismatch(&self, cards: &MgpuCards) -> Option<Unfit> {
         if usize::try_from(self.widest()).unwrap_or(usize::MAX) > cards.count {
             return Some(Unfit::TooFewCards);
@@ -304,13 +305,13 @@ impl<'a> Query<'a> {
         no_ids.then_some(Unfit::NoDeviceIds)
     }
 
-    /// The cards that the container with most asks for.
+    /// Returns how many cards the container asks for that asks for most.
     pub(super) fn widest(&self) -> u32 {
         let cards = self.containers.iter().map(|container| container.cards);
         cards.max().unwrap_or(0)
     }
 
-    /// The best combination of these cards, where so much of them is in use; else why there is none.
+    /// Returns the best combination of these cards, where this much of them is in use; otherwise, why there is none.
     pub(super) fn allocate(&mut self, cards: &MgpuCards, used: Cow<'a, [CardUse]>) -> Result<Rc<Allocation>, Unfit> {
         let memory = cards.memory;
         let (containers, arguments, effort) = (&self.containers, self.arguments, &self.effort);
@@ -332,14 +333,14 @@ impl<'a> Query<'a> {
     }
 }
 
-/// What mGPU nodes would say to a pod without some of the pods that they have.
+/// What mGPU nodes would say to a pod if some of their pods were gone.
 pub(super) struct WithoutSome<'a> {
     cluster: &'a Cluster,
     query: RefCell<Query<'a>>,
 }
 
 impl<'a> WithoutSome<'a> {
-    /// The question of a pod of this shape; none where it asks for no cards now.
+    /// Returns the question of a pod of this shape. None where it asks for no cards now.
     pub(super) fn of(cluster: &'a Cluster, shape: &'a Shape, effort: &Effort) -> Option<Self> {
         let query = Query::of(cluster, shape, request_now(cluster, shape)?, effort.clone());
         Some(Self {
@@ -348,14 +349,14 @@ impl<'a> WithoutSome<'a> {
         })
     }
 
-    /// Whether a node's cards could take the pod, were they free.
+    /// Whether a node's cards could take the pod if they were free.
     pub(super) fn could_take(&self, id: NodeId) -> bool {
         let query = self.query.borrow();
         self.cards(id).is_some_and(|cards| query.mismatch(cards).is_none())
     }
 
-    /// Whether its cards have room without these pods. What the node has for itself counts too, of what all nodes share: there are as many
-    /// such questions about one node as there are sets of pods on it.
+    /// Whether a node's cards have room without these pods. The steps that the node has for itself are also counted among those
+    /// that all nodes share: this is asked about one node as often as there are sets of pods on it.
     pub(super) fn fits(&self, id: NodeId, without: &[PodId]) -> bool {
         let mut query = self.query.borrow_mut();
         let before = query.effort.spent();

@@ -1,7 +1,7 @@
-//! What may: one round over the cluster, from what is known to what is to be done.
+//! What may be done now: one round of decisions over the cluster.
 //!
-//! A pure function of the cluster, its configuration and time: the same input gives the same actions, so the simulator,
-//! the property tests and the live operator run the same code.
+//! A round is a pure function of the cluster, its configuration and time: the same input gives the same actions, so the
+//! simulator, the property tests and the live operator run the same code.
 
 pub(crate) mod census;
 mod choice;
@@ -42,10 +42,10 @@ pub use grant::{Admission, Avoid, Pin};
 use grant::{Grant, admission, count_in};
 pub use reclaim::{Eviction, Victim};
 
-/// What is said of a pod that is sent back, whatever for.
+/// What is said of a pod that is sent back, for whatever reason.
 pub const SENT_BACK: &str = "it is evicted";
 
-/// A Job that is let into its queue: its pods may be made.
+/// A Job that is let into its queue: its pods may be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resumption {
     /// The Job that is resumed.
@@ -54,30 +54,30 @@ pub struct Resumption {
     pub queue: Arc<str>,
 }
 
-/// What is to be done.
+/// One thing that is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Let a pod in.
     Admit(Admission),
     /// Resume a Job that Cardgate suspended.
     Resume(Resumption),
-    /// Take an admitted pod back that the scheduler could not place, so that its controller makes another; or that has more than it was
-    /// let in for.
+    /// Evict an admitted pod that the scheduler could not place, so that its controller makes another; or an admitted pod that
+    /// has more than it was let in for.
     SendBack {
         /// The pod that is evicted.
         pod: PodRef,
         /// The event's reason.
         reason: Happening,
-        /// For the event: how long it had.
+        /// For the event: how much time the pod had.
         message: String,
     },
-    /// Take pods back for a waiting one, all of them or none.
+    /// Evict pods for a waiting pod: all of them or none.
     Evict(Eviction),
-    /// Say that an admitted pod without a controller could not be placed, and keeps its place.
+    /// Say that an admitted pod without a controller could not be placed and keeps its place.
     Unplaced {
         /// The pod that its event is about.
         pod: PodRef,
-        /// For the event.
+        /// The message of the event.
         message: String,
     },
 }
@@ -89,9 +89,9 @@ pub struct Round {
     pub actions: Vec<Action>,
     /// Whether there is more to decide at once.
     pub more: bool,
-    /// How many gangs were judged by themselves: those that wait alike share a verdict.
+    /// How many gangs were judged by themselves: gangs that wait alike share a verdict.
     pub gangs_judged: usize,
-    /// How many queues were looked at for what others are to give back.
+    /// How many queues were looked at for what other queues are to give back.
     pub looks: usize,
     /// How many steps the searches took: looks at nodes and cards, the same on every machine.
     pub steps: u64,
@@ -104,7 +104,7 @@ impl Round {
         self.steps += looked.steps;
     }
 
-    /// The unique ids of the pods that are let in.
+    /// Returns the unique ids of the pods that are let in.
     fn let_in(&self) -> impl Iterator<Item = &str> {
         self.actions.iter().filter_map(|action| match action {
             Action::Admit(admission) => Some(&*admission.pod.uid),
@@ -113,13 +113,13 @@ impl Round {
     }
 }
 
-/// Decides what may be done now, and lets in at most `limit` pods, more only where a gang would be cut in two. What is let in
-/// counts as such from here on.
+/// Decides what may be done now. Lets in at most `limit` pods, more only where a gang would be cut in two otherwise. Pods that
+/// are let in count as such from here on.
 pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
     decide_watched(cluster, now, limit, &())
 }
 
-/// The same; `trail` is told what is being judged.
+/// Does the same as [`decide`], and tells `trail` what is being judged.
 pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail: &dyn Trail) -> Round {
     debug_assert!(
         cluster.is_all_read(),
@@ -134,7 +134,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     round.steps += enqueue::review(cluster, trail);
     let mut aside = reclaim::Aside::begin(cluster, now);
     let mut refusals = gang::Refusals::default();
-    // Before anything else gets what they need.
+    // Gangs that are let in partly go first, before anything else gets what they need.
     let (admissions, steps) = gang::complete(cluster, &mut refusals, &mut aside, trail);
     round.actions.extend(admissions.into_iter().map(Action::Admit));
     round.steps += steps;
@@ -224,7 +224,8 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     round
 }
 
-/// Takes note of what time has brought. Who is sent back: whom nobody could place in time, and who has more than he was let in for.
+/// Takes note of what time has brought. Returns what is done about admitted pods that nobody could place in time, and about those
+/// that have more than they were let in for.
 fn sent_back(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
     let mut actions = Vec::new();
     for due in cluster.advance(now) {
@@ -236,7 +237,7 @@ fn sent_back(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
     actions
 }
 
-/// Says that a pod is judged, for all of its shape.
+/// Tells the trail that a pod is judged, on behalf of all pods of its shape.
 fn trail_pod(cluster: &Cluster, pod: Option<PodId>, queue: QueueId, trail: &dyn Trail) {
     if let Some(pod) = pod.and_then(|pod| cluster.pod(pod)) {
         trail.at(Work {
@@ -247,7 +248,7 @@ fn trail_pod(cluster: &Cluster, pod: Option<PodId>, queue: QueueId, trail: &dyn 
     }
 }
 
-/// Says that a workload is judged.
+/// Tells the trail that a workload is judged.
 fn trail_workload(cluster: &Cluster, id: WorkloadId, trail: &dyn Trail) {
     let workload = cluster.workload(id);
     if let Some(terms) = &workload.terms {
@@ -259,7 +260,7 @@ fn trail_workload(cluster: &Cluster, id: WorkloadId, trail: &dyn Trail) {
     }
 }
 
-/// Lets the first waiting pod of a shape in; or nobody, and remembers why. Also what that has cost.
+/// Lets in the first waiting pod of a shape, or lets in none and remembers why. Also returns what that has cost.
 fn admit(cluster: &mut Cluster, shape: &Arc<Shape>) -> (Vec<Admission>, Effort) {
     let group = shape.group.filter(|_| !cluster.groups_are_absent());
     let judged = match group.map(|id| &cluster.workload(id).terms) {
@@ -292,11 +293,11 @@ fn admit(cluster: &mut Cluster, shape: &Arc<Shape>) -> (Vec<Admission>, Effort) 
     (admissions, effort)
 }
 
-/// What is done for a workload that is let into its queue: a Job is resumed.
+/// Returns what is done for a workload that is let into its queue: a Job is resumed.
 fn resumption(cluster: &Cluster, id: WorkloadId) -> Option<Action> {
     let workload = cluster.workload(id);
     let terms = workload.terms.as_ref().filter(|_| workload.kind == WorkloadKind::Job)?;
-    // One that runs already is not resumed: only what is kept for it is judged.
+    // A Job that runs already is not resumed: only what is kept for it is judged.
     if terms.said != Said::Waiting {
         return None;
     }
@@ -306,7 +307,7 @@ fn resumption(cluster: &Cluster, id: WorkloadId) -> Option<Action> {
     }))
 }
 
-/// Sends those back whose claims came to be larger than what they were let in for, where their queue has no quota for that.
+/// Evicts admitted pods whose claims have become larger than what they were let in for, where their queue has no quota for that.
 fn overdrawing(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
     let overdrawing = cluster.overdrawing(now);
     let sent_back = overdrawing.into_iter().filter_map(|overdrawing| {
@@ -334,7 +335,7 @@ fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Opti
     let timeout = cluster.configuration().cardgate.reservation_timeout;
     let pod = cluster.pod(id)?;
     let (pod_ref, controller, returns) = (pod.to_ref(), pod.controller.clone(), pod.returns);
-    // Both outcomes are looked at again: an eviction can be refused.
+    // The pod is looked at again after either outcome: an eviction can be refused.
     cluster.renew_reservation(id, controller.is_none(), now);
     let waited = format!(
         "the scheduler has not placed the pod within {} of its admission",

@@ -1,4 +1,4 @@
-//! Narrowing: the node labels by which a pod lands on the cards that it is charged for (docs/rules.md, **Card quota**).
+//! Narrowing: the node labels that make a pod land on the cards that it is charged for (docs/rules.md, **Card quota**).
 
 use std::borrow::Cow;
 
@@ -14,16 +14,17 @@ use crate::names::CardId;
 /// Node labels, keys and values.
 pub(super) type Labels = [(String, String)];
 
-/// The labels that make up the names of an alternative's cards on one node; none where it has not all of them.
+/// Returns the labels that make up the names of an alternative's cards on one node. None where the node does not have all of
+/// them.
 pub(super) fn labels_on<'a>(cluster: &'a Cluster, node: NodeId, alternative: &Alternative) -> Option<Cow<'a, Labels>> {
     labels(alternative, |card| {
         cluster.node(node).card(card).map(|card| &*card.found.labels)
     })
 }
 
-/// The labels that make up the names of an alternative's cards on the first node that the pod may select and has them as it asks for them,
-/// whatever room it has;
-/// those of nodes that are gone where there is none. None where the pod excludes them, or no node has them all.
+/// Returns the labels that make up the names of an alternative's cards, taken from the first node that the pod may select and
+/// that has the cards as the pod asks for them, whatever room it has. Where there is no such node, takes the labels of nodes that
+/// are gone. None where the pod excludes these nodes, or no node has all the cards.
 pub(super) fn labels_of<'a>(
     cluster: &'a Cluster,
     shape: &Shape,
@@ -51,7 +52,7 @@ pub(super) fn labels_of<'a>(
     on_nodes.find(may_select).or_else(|| remembered().filter(may_select))
 }
 
-/// The labels of all cards of an alternative, where `of` knows each.
+/// Returns the labels of all cards of an alternative, where `of` knows each card.
 fn labels<'a>(alternative: &Alternative, of: impl Fn(CardId) -> Option<&'a Labels>) -> Option<Cow<'a, Labels>> {
     match alternative {
         Alternative::Card(card) => of(*card).map(Cow::Borrowed),

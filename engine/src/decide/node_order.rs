@@ -1,12 +1,12 @@
-//! The Capacity Card document's **Node Ordering**, for whoever reports it: a scheduler that asks, and the simulation. Gating needs no such score,
-//! since the leftmost card that has quota and a place is the one.
+//! The Capacity Card document's **Node Ordering**, for those that report it: a scheduler that asks, and the simulation. Gating
+//! needs no such score: it takes the leftmost card that has quota and a place.
 
 use crate::cluster::Cluster;
 use crate::ids::{NodeId, PodId};
 use crate::policies::card_quota::node_order_score;
 use crate::task::Task;
 
-/// What a node is worth to a pod.
+/// Returns the score of a node for a pod.
 pub(crate) fn score_of_node(cluster: &Cluster, task: &Task, node: NodeId) -> f64 {
     let arguments = &cluster.configuration().capacity_card;
     node_order_score(arguments, &task.alternatives, |card| {
@@ -14,7 +14,8 @@ pub(crate) fn score_of_node(cluster: &Cluster, task: &Task, node: NodeId) -> f64
     })
 }
 
-/// What the nodes with the card that a pod was let in for are worth to it; nothing where it has no choice of cards.
+/// Returns the score, for a pod, of the nodes with the card that the pod was let in for. None where the pod has no choice of
+/// cards.
 pub fn score_of_card(cluster: &Cluster, pod: PodId) -> Option<f64> {
     let pod = cluster.pod(pod)?;
     let alternatives = &pod.task.alternatives;

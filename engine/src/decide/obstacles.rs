@@ -1,4 +1,4 @@
-//! Everything that says no to a pod at this moment, not only what is asked first. Whoever asks changes nothing by it.
+//! Everything that says no to a pod at this moment, not only what is asked first. Asking changes nothing.
 
 use crds::configuration::AdmitOn;
 use crds::mgpu::MgpuRequest;
@@ -14,8 +14,8 @@ use crate::cluster::waiting::Shape;
 use crate::policies::cross_quota::exceeded;
 use crate::reason::Reason;
 
-/// What stands in the way of a pod of this shape by itself, in the order in which it is asked; its group is not. Of a queue that is not
-/// for its namespace, nothing is said of quotas: each would tell a number.
+/// Returns what stands in the way of a pod of this shape by itself, in the order in which it is asked; its group is left out.
+/// About a queue that is not for the pod's namespace, quotas are left out too: each would tell a number.
 pub(crate) fn obstacles(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {
     let mut found = Vec::new();
     if !cluster.queue(shape.queue).is_nameless() {
@@ -42,8 +42,8 @@ pub(crate) fn obstacles(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {
     each
 }
 
-/// Why a pod of this shape would not be let in now, as it is decided: also where nothing stands in its way by itself, since of what it may have
-/// one has quota, and another one room.
+/// Returns why a pod of this shape would not be let in now, as it is decided. There may be a reason also where nothing stands in
+/// its way by itself: one of its alternatives may have quota, and another one room.
 pub(crate) fn refusal(cluster: &mut Cluster, shape: &Shape) -> Option<Reason> {
     let judged = judge(cluster, shape, None, &Effort::of_pod());
     judged.err().map(|refused| refused.reason)
@@ -75,15 +75,15 @@ pub(crate) fn asks_nodes(cluster: &Cluster, shape: &Shape) -> bool {
     cluster.configuration().cardgate.admit_on != AdmitOn::Quota || cross_quota::governs(cluster, shape)
 }
 
-/// What a pod of this shape may have of cards, as far as the cluster has them.
+/// Returns the alternatives of a pod of this shape that the cluster has, or no card.
 fn known_alternatives<'s>(cluster: &Cluster, shape: &'s Shape) -> impl Iterator<Item = Option<&'s Alternative>> {
     let is_known = |alternative: &Alternative| alternative.all(|card| cluster.resource_of(card).is_some());
     let known = alternatives_of(shape).into_iter();
     known.filter(move |alternative| alternative.is_none_or(is_known))
 }
 
-/// Why no node has cards for an mGPU pod at this moment; none where one does. It searches as long as decisions do, which is more than a message
-/// may cost: an answer that came of fewer steps could be another than what is decided.
+/// Returns why no node has cards for an mGPU pod at this moment. None where one does. It searches as long as decisions do, which
+/// is more than a message may cost: with fewer steps, the answer could differ from what is decided.
 fn of_cards(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) -> Option<Reason> {
     let mut search = mgpu::CardSearch::new(None, Effort::of_pod());
     for alternative in known_alternatives(cluster, shape) {
@@ -94,8 +94,8 @@ fn of_cards(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) -> Option<R
     Some(search.reason())
 }
 
-/// Why no node takes a pod of this shape at this moment, or ever where it is to get its shares of cards now; none where one does, where nodes
-/// are not asked, or where that would cost more than a message may.
+/// Returns why no node takes a pod of this shape at this moment, or why none ever could, where the pod is to get its shares of
+/// cards now. None where a node does, where nodes are not asked, or where asking would cost more than a message may.
 pub(crate) fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
     let governed = cross_quota::governs(cluster, shape);
     let looks = Looks::of_message();

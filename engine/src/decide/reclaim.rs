@@ -1,8 +1,8 @@
-//! Reclaim and preempt: which pods are taken back for which waiting ones (the capacity document, **Reclaimable** and
-//! **Preemptive**; docs/rules.md, **Queues**).
+//! Reclaim and preempt: which pods are evicted for which waiting pods (the capacity document, **Reclaimable** and **Preemptive**;
+//! docs/rules.md, **Queues**).
 //!
-//! What is on its way out already is counted as gone first. Only what is missing then is taken from others, and only if that
-//! is sufficient: each plan is tried on the ledger itself, by the same verdict that will let the pod in.
+//! Pods that are on their way out already are counted as gone first. Only what is still missing then is taken from others, and
+//! only if that is sufficient: each plan is tried on the ledger itself, by the same verdict that will let the pod in.
 
 mod aside;
 mod candidacy;
@@ -47,13 +47,13 @@ use sets::{Set, waiting_sets};
 use told::describe;
 use turns::{in_turn, one_in_turn};
 
-/// For how many pods of a queue something is taken back at once.
+/// The most pods of a queue that room is made for in one look.
 const PODS_PER_LOOK: usize = 32;
 
-/// Pods that are taken back for a waiting one: all of them or none.
+/// Pods that are evicted for a waiting pod: all of them or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Eviction {
-    /// Who is evicted, in this order.
+    /// The pods that are evicted, in this order.
     pub victims: Vec<Victim>,
     /// The pod that waits.
     pub waiting: PodRef,
@@ -61,36 +61,36 @@ pub struct Eviction {
     pub queue: Arc<str>,
 }
 
-/// A pod that is taken back.
+/// A pod that is evicted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Victim {
-    /// Whom the Eviction API is asked about.
+    /// The pod that the Eviction API is asked about.
     pub pod: PodRef,
     /// `Reclaimed` or `Preempted`.
     pub reason: Happening,
-    /// Who needs what, with the numbers of this moment.
+    /// Says which pod needs what, with the numbers of this moment.
     pub message: String,
 }
 
-/// What may be taken back.
+/// In which ways pods may be taken back.
 #[derive(Debug, Clone, Copy)]
 struct Modes {
     reclaim: bool,
     preempt: bool,
 }
 
-/// What some queues were looked at for.
+/// What came of looking at some queues.
 #[derive(Debug, Default)]
 pub(super) struct Looked {
     pub evictions: Vec<Eviction>,
-    /// How many queues.
+    /// How many queues were looked at.
     pub queues: usize,
-    /// At how many steps.
+    /// How many steps that took.
     pub steps: u64,
 }
 
-/// Looks at queues that wait for what others have beyond what they deserve. One that was looked at in vain rests until something changes.
-/// Where that is checked, in debug builds, one of those that rest is looked at nevertheless.
+/// Looks at queues that wait for what other queues have beyond what they deserve. A queue that was looked at in vain rests until
+/// something changes. With `is_rest_checked`, debug builds look at one of the resting queues nevertheless.
 pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool, trail: &dyn Trail) -> Looked {
     let configuration = cluster.configuration();
     let modes = Modes {
@@ -102,7 +102,7 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool,
     }
     for queue in cluster.reclaiming_queues() {
         let known = cluster.queue(queue);
-        // A queue that is gone, or that can't be read, is looked at no more: what was set aside for it would be so for ever.
+        // A queue that is gone or can't be read is not looked at any more: what was set aside for it would stay so for ever.
         if known.waiting.is_empty() || known.quota().is_none() || !(modes.reclaim || modes.preempt) {
             cluster.end_reclaim(queue, now);
         }
@@ -139,7 +139,7 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool,
     looked
 }
 
-/// What is taken back for a queue, and how many steps it took to find out.
+/// Returns what is taken back for a queue, and how many steps it took to find that out.
 fn look_at(
     cluster: &mut Cluster,
     queue: QueueId,
@@ -154,12 +154,13 @@ fn look_at(
         Set::Together(_, pods) => pods.iter().map(|(pod, _)| *pod).collect(),
     });
     let before = cluster.before_look(in_sets);
-    // What others were evicted for goes to nobody else: whoever comes next needs more.
+    // What other pods were evicted for goes to nobody else: the next claimant needs more.
     let aside = cluster.set_aside(Some(queue));
     cluster.take_asides(&aside);
     let claimed = cluster.lift_claim(queue);
     let leaving = cluster.leaving(now);
-    // Who is only expected there takes no turn of a node: however often it is looked at, it is the same one.
+    // A pod that is only expected on a node does not move the nodes' cursors: however often it is looked at, the node is the
+    // same.
     let cursors = cluster.cursors();
     cluster.look_ahead();
     cluster.take_out(&leaving);
@@ -225,7 +226,8 @@ fn look_at(
     (look.evictions, steps)
 }
 
-/// Who has room on the cards of its node already, and waits for quota, keeps shares of no other card there from others, unless some went for it.
+/// Lets a pod that has room on the cards of its node already, and waits for quota, keep shares of no other card there from other
+/// pods, unless some pod was evicted for it.
 fn keep_shares_as_requested(cluster: &Cluster, asides: &mut [SetAside], effort: &Effort) {
     for aside in asides {
         let node = aside.node_of_unevicted().and_then(|node| cluster.node_named(node));
@@ -242,33 +244,34 @@ struct Look {
     now: Timestamp,
     may_evict: bool,
     is_leaving: bool,
-    /// Pods that are taken back, counted as gone.
+    /// Pods that are taken back; they count as gone.
     taken: Vec<PodId>,
-    /// Those that get what their queue does not deserve: of a gang, beside what others get.
+    /// Pods that get what their queue does not deserve: pods of a gang may, beside what its other pods get.
     borrowing: BTreeSet<PodId>,
-    /// Pods that get in by that, counted as there.
+    /// Pods that get in through the evictions; they count as there.
     assumed: Vec<Assumed>,
     /// The pods that others are evicted for.
     evicted_for: BTreeSet<PodId>,
-    /// The groups of which pods get in together.
+    /// The groups whose pods get in together.
     groups: BTreeSet<WorkloadId>,
     evictions: Vec<Eviction>,
-    /// What is set aside by looks at other queues, counted as taken.
+    /// What looks at other queues have set aside; it counts as taken.
     others: Vec<SetAside>,
     pools: Pools,
-    /// What all of it may cost, but for what is kept.
+    /// What the whole look may cost, except for `keeping`.
     effort: Effort,
-    /// What it may cost to keep what was set aside: apart, or whoever has all steps of a look would lack those.
+    /// What it may cost to keep what was set aside. It is counted apart: a pod that takes all steps of a look would leave none
+    /// for that.
     keeping: Effort,
     before: BeforeLook,
 }
 
 impl Look {
-    /// Sees to it that a pod gets in, if it is entitled to, or where it `may_borrow` what is free; whether it will.
+    /// Makes room for a pod, if it is entitled to what it gets or `may_borrow` what is free. Returns whether the pod will get in.
     fn make_room(&mut self, cluster: &mut Cluster, shape: &Shape, id: PodId, may_borrow: bool) -> bool {
         if let Ok(grant) = verdict::judge(cluster, shape, None, &self.effort) {
-            // A gang whose first pods have room waits for its others. Whoever others went for keeps what came free until it is let in: its turn may
-            // come later, or the claim of one of those that went still be there.
+            // A gang whose first pods have room waits for its other pods. A pod that others were evicted for keeps what came free
+            // until it is let in: its turn may come later, or the claim of an evicted pod may still be there.
             let something_gives_way = self.gives_way() || shape.group.is_some() || cluster.was_evicted_for(id, shape);
             let is_deserved = self.deserves(cluster, shape, id, grant.alternative.as_ref());
             return something_gives_way && (is_deserved || may_borrow) && self.assume(cluster, id, grant);
@@ -281,7 +284,7 @@ impl Look {
         alternatives.any(|alternative| !self.effort.is_spent() && self.evict_for(cluster, shape, id, alternative))
     }
 
-    /// Whether a pod is entitled to what it would get. One that is not borrows it, should it get that.
+    /// Whether a pod is entitled to what it would get. A pod that is not entitled is noted as borrowing it.
     fn deserves(&mut self, cluster: &Cluster, shape: &Shape, id: PodId, alternative: Option<&Alternative>) -> bool {
         let is_deserved = is_entitled(cluster, shape, id, alternative);
         if is_deserved {
@@ -292,8 +295,8 @@ impl Look {
         is_deserved
     }
 
-    /// Counts what others merely borrow as free, for pods that are entitled to theirs; whether it does, until it is
-    /// [taken again](Self::take_borrowed).
+    /// Counts what others merely borrow as free, for pods that are entitled to what they ask for. Returns whether it now counts
+    /// as free; then it does until it is [taken again](Self::take_borrowed).
     fn free_borrowed(&mut self, cluster: &mut Cluster, pods: &[InLine]) -> bool {
         if !self.others.iter().any(|aside| aside.is_borrowed) {
             return false;
@@ -311,7 +314,7 @@ impl Look {
         false
     }
 
-    /// Counts it as taken again, after [`Self::free_borrowed`].
+    /// Counts what is borrowed as taken again, after [`Self::free_borrowed`].
     fn take_borrowed(&mut self, cluster: &mut Cluster) {
         cluster.free_asides(&self.deserved_by_others());
         cluster.take_asides(&self.others);
@@ -323,12 +326,13 @@ impl Look {
         deserved.cloned().collect()
     }
 
-    /// Whether there is room by pods that leave.
+    /// Whether pods that leave make room.
     fn gives_way(&self) -> bool {
         self.is_leaving || !self.taken.is_empty()
     }
 
-    /// Takes back what a pod lacks of one of its alternatives, if it is entitled to what it gets by that; whether it will get in.
+    /// Takes back what a pod lacks of one of its alternatives, if the pod is entitled to what it gets that way. Returns whether
+    /// the pod will get in.
     fn evict_for(
         &mut self,
         cluster: &mut Cluster,
@@ -357,15 +361,15 @@ impl Look {
         self.assume(cluster, id, grant)
     }
 
-    /// Where a pod would go that is entitled to it.
+    /// Returns what a pod would get now, if it is entitled to that.
     fn entitled(&self, cluster: &mut Cluster, shape: &Shape, id: PodId) -> Option<Grant> {
         let grant = verdict::judge(cluster, shape, None, &self.effort).ok();
         grant.filter(|grant| is_entitled(cluster, shape, id, grant.alternative.as_ref()))
     }
 
-    /// Who has to go, of those who give what is missing: with some of the pod's own queue gone, that queue may come within what
-    /// is guaranteed to it, and less is missing at the levels above than was counted beside them. The dearest is spared first. Where no steps
-    /// are left, nobody more is.
+    /// Returns which of the candidates have to go. When some pods of the waiting pod's own queue are gone, that queue may come
+    /// within what is guaranteed to it, and then less is missing at the levels above than was counted. The dearest candidate is
+    /// spared first. When no steps are left, no further candidate is spared.
     fn needed(&self, cluster: &mut Cluster, shape: &Shape, id: PodId, ranks: &[usize]) -> Vec<usize> {
         let mut needed = ranks.to_vec();
         let Some(pool) = self.pools.get().filter(|_| ranks.len() > 1) else {
@@ -388,18 +392,20 @@ impl Look {
         needed
     }
 
-    /// The same for all pods of a gang, or for none of them. What is taken back for it is taken back together. One that takes more steps than
-    /// there are is given up here as in its own turn. Whether all of them get in.
+    /// Makes room for all pods of a gang, or for none of them. What is taken back for the gang is taken back together. A gang
+    /// that takes more steps than there are is given up here, as in its own turn. Returns whether all of its pods get in.
     fn make_room_for_all(&mut self, cluster: &mut Cluster, id: WorkloadId, pods: &[InLine]) -> bool {
         let (taken, assumed, evictions) = (self.taken.len(), self.assumed.len(), self.evictions.len());
-        // Beside what is taken back for it, a gang takes what is free, as it will when it is let in; nothing is set aside for it of that alone.
+        // Beside what is taken back for it, a gang takes what is free, as it will when it is let in. Of what is free alone,
+        // nothing is set aside for it.
         let is_evicted_for = |(pod, shape): &InLine| cluster.was_evicted_for(*pod, shape);
         let was_evicted_for = pods.iter().any(is_evicted_for);
         let is_made = |look: &mut Self, cluster: &mut Cluster| {
             pods.iter()
                 .all(|(pod, shape)| look.make_room(cluster, shape, *pod, true) && !look.effort.is_spent())
         };
-        // Before the first of them is in, its queue must take it as a whole, or it would be in vain: that is asked without them.
+        // The queue must take the gang as a whole before its first pod is in, or the evictions would be in vain. That is asked
+        // while none of its pods counts as in.
         let is_taken = |look: &mut Self, cluster: &mut Cluster| {
             look.forget_assumptions(cluster, assumed);
             let pods: Vec<_> = pods.iter().map(|(pod, _)| *pod).collect();
@@ -421,7 +427,7 @@ impl Look {
         self.forget_assumptions(cluster, assumed);
         let back: Vec<_> = self.taken.drain(taken..).collect();
         cluster.put_back(&back);
-        // What was found out about its pods may rest on what was assumed.
+        // What was found out about the gang's pods may rest on what was assumed.
         self.pools.turn_back(self.stands_at(), &self.taken);
         self.evictions.truncate(evictions);
         for (pod, _) in pods {
@@ -430,13 +436,13 @@ impl Look {
         false
     }
 
-    /// How many are taken back and let in by now.
+    /// Returns how many pods are taken back and how many are let in by now.
     fn stands_at(&self) -> FoundAt {
         (self.taken.len(), self.assumed.len())
     }
 
-    /// The cheapest of the pool to take back, so that a pod of this shape gets in by this alternative, and what the pod is charged for then;
-    /// none where nothing would be sufficient.
+    /// Returns the cheapest set of the pool to take back so that a pod of this shape gets in by this alternative, and what the
+    /// pod is charged for then. None where nothing would be sufficient.
     fn plan(
         &mut self,
         cluster: &Cluster,
@@ -449,7 +455,7 @@ impl Look {
             return None;
         }
         let asked = asked(cluster, id, alternative);
-        // What it may lack: quota, and room on a node.
+        // What the pod may lack: quota, and room on a node.
         let charged = asked.iter().map(|(dimension, _)| *dimension);
         let requested = shape.task.request_with(alternative).iter();
         let requested = requested.map(|(dimension, _)| dimension);
@@ -464,7 +470,7 @@ impl Look {
         Some((plan, asked))
     }
 
-    /// Counts all but the first so many as waiting again.
+    /// Counts all assumed pods but the first `keep` as waiting again.
     fn forget_assumptions(&mut self, cluster: &mut Cluster, keep: usize) {
         while self.assumed.len() > keep {
             if let Some(assumed) = self.assumed.pop() {

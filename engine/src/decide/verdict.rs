@@ -1,4 +1,4 @@
-//! Whether a pod of a shape may be let in, and if not, what it would take to look again.
+//! Whether a pod of a shape may be let in, and if not, what has to change before it is judged again.
 
 use std::cell::Cell;
 
@@ -19,7 +19,7 @@ use crate::policies::card_quota::Check;
 use crate::reason::Reason;
 use crate::task::Naming;
 
-/// Whether a refusal still stands: nothing that it depends on has changed.
+/// Whether a refusal still stands because nothing that it depends on has changed.
 pub(super) fn stands(cluster: &Cluster, queue: QueueId, workload: Option<WorkloadId>, refused: Refused) -> bool {
     refused.queue_version == cluster.version_of(queue, refused.levels)
         && refused.cluster_version == cluster.version()
@@ -27,8 +27,8 @@ pub(super) fn stands(cluster: &Cluster, queue: QueueId, workload: Option<Workloa
         && (!refused.nodes_matter || refused.node_changes == cluster.node_change_count())
 }
 
-/// Judges one pod of a shape: the queue, the quota, then the nodes. What an earlier refusal has found out about nodes is not
-/// found out again.
+/// Judges one pod of a shape: first the queue, then the quota, then the nodes. What an earlier refusal has found out about nodes
+/// is not found out again.
 pub(super) fn judge(
     cluster: &mut Cluster,
     shape: &Shape,
@@ -37,21 +37,21 @@ pub(super) fn judge(
 ) -> Result<Grant, Refused> {
     let governed = cross_quota::governs(cluster, shape);
     if cluster.queue(shape.queue).is_nameless() {
-        // Where nobody is charged for what claims are for, none of them keeps it, whatever it is for: it was held while they were
-        // charged, or by CrossQuota alone, which has no say about it.
+        // Where nobody is charged for what claims are for, the pod's claims don't keep it waiting, whatever they are for. It was
+        // held while claims were charged, or by `CrossQuota` alone, which no longer has a say about it.
         let is_left_alone = !governed && !cluster.charges_unqueued_cards(&shape.namespace);
-        // Nothing is known of what its claims are for, so it may be cards; or they ask for nothing.
+        // Either it is not known what the pod's claims are for, so they may be for cards; or they ask for nothing.
         if let Naming::Refused(reason) = shape.task.naming
             && !is_left_alone
         {
             return Err(refusal(cluster, shape, reason));
         }
         if !governed {
-            // CrossQuota held the pod, and does so no longer, or nobody ever asked for it.
+            // `CrossQuota` held the pod and no longer does, or no rule ever required holding it.
             return Ok(Grant::of(None, None));
         }
     }
-    // How many levels a refusal depends on: those up to the highest one that had no room for one of the alternatives.
+    // How many levels a refusal depends on: those up to the highest level that had no room for one of the alternatives.
     let levels = Cell::new(1);
     let alternatives = alternatives_with_room(cluster, shape, |shortage| levels.set(levels.get().max(shortage.levels)));
     let levels = levels.get();
@@ -85,7 +85,7 @@ pub(super) fn judge(
                 if !lacks_some {
                     return refusal_by(cluster, shape, levels, Reason::NodesExcluded);
                 }
-                // Other cards can be selected, if there is quota for them; or these by labels that nodes come to have.
+                // Other cards can be selected once there is quota for them; or these cards can, by labels that nodes may get.
                 Refused {
                     nodes_matter: true,
                     ..refusal_by(cluster, shape, levels, Reason::InsufficientScalarQuota)
@@ -106,7 +106,7 @@ pub(super) fn judge(
         }
     }
     if on_quota && cluster.gpu_nodes().all_labelled() {
-        // For an autoscaler to see, which may add nodes without GPU: those have no quota.
+        // The pod is let in so that an autoscaler sees it, which may add nodes without GPU: those have no quota.
         let mut alternatives = alternatives.into_iter();
         if let Some(alternative) =
             alternatives.find(|alternative| choice::is_selectable(cluster, shape, *alternative, effort))
@@ -116,7 +116,7 @@ pub(super) fn judge(
                 ..Grant::of(alternative, None)
             });
         }
-        // The search for a node may have left nothing to find that out with.
+        // The search for a node may have left no steps to find out whether an alternative is selectable.
         if effort.is_spent() {
             return Err(refusal_by(cluster, shape, levels, Reason::TooComplex));
         }
@@ -128,10 +128,10 @@ pub(super) fn judge(
     Err(refused.unless_quota_helps(lacks_some))
 }
 
-/// Whether a pod of this shape could have cards that there is too little quota for now, and not for ever, besides those that there is enough
-/// for.
+/// Whether a pod of this shape could have further cards that there is too little quota for now, but not for ever, besides those
+/// that there is enough quota for.
 fn lacks_quota_for_some(cluster: &Cluster, shape: &Shape, with_quota: &[Option<&Alternative>]) -> bool {
-    // Most name one card.
+    // Most pods name one card.
     if shape.task.alternatives.len() <= with_quota.len() || cluster.queue(shape.queue).is_nameless() {
         return false;
     }
@@ -139,7 +139,7 @@ fn lacks_quota_for_some(cluster: &Cluster, shape: &Shape, with_quota: &[Option<&
     ever.any(|alternative| !with_quota.contains(&alternative))
 }
 
-/// The best node and cards for an mGPU pod, for the first of its alternatives that has any.
+/// Returns the best node and cards for an mGPU pod, for the first of its alternatives that has any.
 fn place_on_cards(
     cluster: &Cluster,
     shape: &Shape,
@@ -158,8 +158,8 @@ fn place_on_cards(
     })
 }
 
-/// **Task Allocatable Check**: the alternatives that a pod of this shape could have as far as its queue is concerned, most
-/// preferred first; `None` for a pod that has none.
+/// **Task Allocatable Check**: returns the alternatives that the queue of a pod of this shape has room for, most preferred first;
+/// `None` stands for a pod that has no alternatives.
 pub(super) fn alternatives_with_quota<'s>(
     cluster: &Cluster,
     shape: &'s Shape,
@@ -167,7 +167,7 @@ pub(super) fn alternatives_with_quota<'s>(
     alternatives_with_room(cluster, shape, |_| {})
 }
 
-/// The same; `lacking` is told of every level without room.
+/// Does the same, and calls `lacking` for every level without room.
 fn alternatives_with_room<'s>(
     cluster: &Cluster,
     shape: &'s Shape,
@@ -193,14 +193,15 @@ fn alternatives_with_room<'s>(
     }
 }
 
-/// Whether a pod of this shape is charged for no card; why it can't be charged for what it asks, where it can't.
+/// Whether a pod of this shape is charged for no card. An error says why it can't be charged for what it asks.
 pub(crate) fn names_none(cluster: &Cluster, shape: &Shape) -> Result<bool, Reason> {
     // Under `capacity`, a queue without card quotas is limited in the resource itself.
     let strict = cluster.configuration().queue_plugin == QueuePlugin::CapacityCard;
     match shape.task.naming {
         Naming::Refused(reason) => Err(reason),
         Naming::ByQueue if shape.task.alternatives.is_empty() && strict => Err(Reason::NoCardQuota),
-        // Any of these may be what the pod asks for: limited in the resource alone, it would have for nothing what they are limited in.
+        // Each of these cards may be what the pod asks for. If the pod were limited in the resource alone, it would have for
+        // nothing what the cards are limited in.
         Naming::ByQueue if shape.task.alternatives.is_empty() && cluster.names_unseen_cards(shape.queue) => {
             Err(Reason::GetTaskRequestResourceFailed)
         }
@@ -208,7 +209,7 @@ pub(crate) fn names_none(cluster: &Cluster, shape: &Shape) -> Result<bool, Reaso
     }
 }
 
-/// Why a pod of this shape can't be charged for what it asks, whatever there is quota for; none where it can.
+/// Returns why a pod of this shape can't be charged for what it asks, whatever there is quota for. None where it can be charged.
 pub(crate) fn why_not_charged(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
     if shape.task.unreadable.is_some() {
         return Some(Reason::GetTaskRequestResourceFailed);
@@ -220,8 +221,8 @@ pub(crate) fn why_not_charged(cluster: &Cluster, shape: &Shape) -> Option<Reason
     check.before_cards().and_then(|()| names_none(cluster, shape)).err()
 }
 
-/// How many pods of this shape, at most so many, there is quota for with each alternative, if nothing else is let in; `None`
-/// stands for no card.
+/// Returns for how many pods of this shape, at most `most`, there is quota with each alternative, if nothing else is let in.
+/// `None` stands for no card.
 pub(super) fn quota_for<'s>(cluster: &Cluster, shape: &'s Shape, most: usize) -> Vec<(Option<&'s Alternative>, usize)> {
     if cluster.queue(shape.queue).is_nameless() {
         return vec![(None, most)];
@@ -255,7 +256,8 @@ pub(super) fn quota_for<'s>(cluster: &Cluster, shape: &'s Shape, most: usize) ->
     alternatives.collect()
 }
 
-/// The largest number up to `most` for which something holds that holds for every smaller one.
+/// Returns the largest number up to `most` for which `holds` is true. Where it is true for a number, it must be for every smaller
+/// one.
 fn largest(most: usize, holds: impl Fn(i64) -> bool) -> usize {
     let (mut least, mut most) = (0, most);
     while least < most {
@@ -269,8 +271,8 @@ fn largest(most: usize, holds: impl Fn(i64) -> bool) -> usize {
     least
 }
 
-/// The alternatives that a pod of this shape could have if others held nothing of the quota of its queue, and of those above; none where it
-/// asks for more of something else than there is. `None` stands for no card.
+/// Returns the alternatives that a pod of this shape could have if others held nothing of the quota of its queue and of those
+/// above. None of them where the pod asks for more of something else than there is. `None` stands for no card.
 pub(crate) fn alternatives_with_quota_ever<'s>(cluster: &Cluster, shape: &'s Shape) -> Vec<Option<&'s Alternative>> {
     let has_room_ever = |dimension, asked| cluster.has_room_ever(shape.queue, dimension, asked);
     let check = check_of(cluster, shape, has_room_ever);
@@ -283,7 +285,7 @@ pub(crate) fn alternatives_with_quota_ever<'s>(cluster: &Cluster, shape: &'s Sha
     }
 }
 
-/// The document's check of this shape.
+/// Returns the document's check of this shape.
 pub(crate) fn check_of<'c, 's, H: Fn(Dimension, i64) -> bool>(
     cluster: &'c Cluster,
     shape: &'s Shape,
@@ -302,7 +304,7 @@ pub(crate) fn check_of<'c, 's, H: Fn(Dimension, i64) -> bool>(
     }
 }
 
-/// Whether the queue takes anything from this namespace at all.
+/// Whether the queue takes anything from this namespace at all. An error says why not.
 pub(crate) fn admits(cluster: &Cluster, queue: QueueId, namespace: &str) -> Result<(), Reason> {
     let Some(terms) = cluster.queue(queue).terms() else {
         return Err(Reason::QueueNotFound);
@@ -326,8 +328,8 @@ pub(crate) fn admits(cluster: &Cluster, queue: QueueId, namespace: &str) -> Resu
     }
 }
 
-/// Whether the queue is for this namespace, whatever else it may be: what it has is nobody else's to know. Whom a queue was for that is not
-/// there any more, nobody says: while anybody is left in it, it is for none.
+/// Whether the queue is for this namespace, whatever else may be wrong with it: nobody else may know what the queue has. For whom
+/// a queue was that no longer exists, nothing says: while pods are left in it, it is for no namespace.
 pub(crate) fn is_for(cluster: &Cluster, queue: QueueId, namespace: &str) -> bool {
     let queue = cluster.queue(queue);
     let Some(terms) = queue.terms() else {
@@ -342,18 +344,19 @@ fn allows(cluster: &Cluster, access: &QueueAccess, namespace: &str) -> bool {
     access.allows(|key| labels.and_then(|labels| labels.get(key)))
 }
 
-/// A refusal of a shape, as things stand.
+/// Returns a refusal of a shape, as things stand now.
 pub(super) fn refusal(cluster: &Cluster, shape: &Shape, reason: Reason) -> Refused {
     cluster.refusal(shape.queue, shape.group, reason)
 }
 
-/// A refusal of a shape by its queue and so many levels above it, itself counted.
+/// Returns a refusal of a shape by its queue and the levels above it, `levels` in all.
 fn refusal_by(cluster: &Cluster, shape: &Shape, levels: usize, reason: Reason) -> Refused {
     refusal(cluster, shape, reason).with_levels(cluster, shape.queue, levels)
 }
 
 impl Refused {
-    /// The same, where a pod may also have cards that there is too little quota for now: then it is not said to wait in vain.
+    /// Returns the same refusal, changed where the pod could also have cards that there is too little quota for now
+    /// (`lacks_some`): such a pod is not said to wait in vain.
     fn unless_quota_helps(self, lacks_some: bool) -> Self {
         let reason = match self.reason {
             Reason::NodesExcluded if lacks_some => Reason::NoNodeFits,
@@ -367,7 +370,7 @@ impl Refused {
         }
     }
 
-    /// The same, as one that depends on so many levels.
+    /// Returns the same refusal, as one that depends on this many levels.
     pub(super) fn with_levels(self, cluster: &Cluster, queue: QueueId, levels: usize) -> Self {
         Self {
             levels,

@@ -32,7 +32,7 @@ fn pod(name: &str, queue: &str, cpu: &str) -> Observation {
     Observation::Pod(serde_json::from_value(pod).unwrap())
 }
 
-/// The queues that would be looked at now.
+/// Returns the queues that would be looked at now.
 fn looked_at(cluster: &mut Cluster) -> Vec<String> {
     cluster.begin_look();
     let ids: Vec<_> = std::iter::from_fn(|| cluster.next_to_look_at()).collect();
@@ -42,7 +42,7 @@ fn looked_at(cluster: &mut Cluster) -> Vec<String> {
     ids.iter().map(|id| cluster.queue(*id).name.to_string()).collect()
 }
 
-/// What wakes them is tested with what is decided then (`decisions resting::`).
+/// What wakes queues is tested together with what is decided then (`decisions resting::`).
 #[test]
 fn of_queues_that_refuse_all_that_waits_those_are_looked_at_to_which_something_happens() {
     let now = Timestamp::UNIX_EPOCH;

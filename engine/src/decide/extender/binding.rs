@@ -1,5 +1,5 @@
-//! Binding a pod where its scheduler wants it. The node's cards are chosen here, so that they and the node are written at
-//! once: nobody else gets them, and no crash leaves one without the other.
+//! Binding a pod where its scheduler wants it. The node's cards are chosen here, so that the cards and the node are written at
+//! once: nobody else gets the cards, and no crash leaves one written without the other.
 
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ pub struct Binding {
     pub mgpu_results: Vec<(String, String)>,
 }
 
-/// What becomes of a scheduler's wish.
+/// What becomes of a scheduler's request to bind a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wish {
     /// The pod is to be bound, and counts as bound.
     Granted(Binding),
-    /// It is bound there already.
+    /// The pod is bound there already.
     Done,
-    /// What the scheduler has seen has not been seen here: it soon will be.
+    /// The scheduler has seen something that has not been seen here; it soon will be.
     NotYet(String),
-    /// It can't be.
+    /// The pod can't be bound there.
     Refused(String),
 }
 
@@ -42,7 +42,7 @@ pub fn bind(cluster: &mut Cluster, pod: &PodRef, node: &str) -> Wish {
         return Wish::NotYet(format!("no pod {pod} with uid {} is known", pod.uid));
     };
     if known.task.mgpu.is_none() {
-        // Others are the scheduler's own to bind: who can reach the extender shall not do it in its name.
+        // The scheduler binds other pods itself. A caller that can reach the extender must not bind them in the scheduler's name.
         return Wish::Refused(format!(
             "pod {pod} asks for no mGPU: name {MGPU_CORE} and {MGPU_MEMORY} in the managedResources of the extender that binds"
         ));
@@ -51,7 +51,7 @@ pub fn bind(cluster: &mut Cluster, pod: &PodRef, node: &str) -> Wish {
     match known.stage {
         Stage::Bound if there == Some(node) => return Wish::Done,
         Stage::Bound => return Wish::Refused(format!("pod {pod} is bound to node {}", there.unwrap_or_default())),
-        // API servers would refuse it, and what it took would be taken for nobody.
+        // API servers would refuse the binding, and the cards would be taken for nobody.
         _ if known.deleted.is_some() => return Wish::Refused(format!("pod {pod} is being deleted")),
         Stage::Unbound { .. } if known.binding => {
             let there = there.unwrap_or_default();

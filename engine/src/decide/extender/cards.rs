@@ -17,15 +17,15 @@ use crate::discovery::MgpuCards;
 use crate::ids::{NodeId, PodId};
 use crate::policies::mgpu::{Allocation, CardLists};
 
-/// The score of the best combination of cards there can be; a scheduler gets percent.
+/// The score of the best possible combination of cards; a scheduler gets percent.
 const BEST: u8 = 100;
 
 /// What a pod asks for of shared cards.
 #[derive(Debug, Clone)]
 pub(super) enum Shares {
-    /// So much for each container.
+    /// This much for each container.
     Of(Arc<MgpuRequest>),
-    /// What can't be read, and why.
+    /// The request can't be read, for this reason.
     Unreadable(Box<str>),
 }
 
@@ -36,27 +36,27 @@ pub enum CardsRefusal {
     NotShared,
     /// A container asks for more cards than there are.
     TooFewCards {
-        /// What it asks for.
+        /// How many cards the container asks for.
         asked: u32,
-        /// How many there are.
+        /// How many cards there are.
         cards: usize,
     },
     /// The pod and the node do not share cards in the same way.
     OtherPolicy {
-        /// The node's policy; none where it names one that is none.
+        /// The node's policy; none where the node names a policy that does not exist.
         node: Option<ComputePolicy>,
         /// The pod's policy.
         pod: ComputePolicy,
         /// Whether its containers share several cards each.
         multiple: bool,
     },
-    /// Cards are to be named by their device ids, and the node does not say them.
+    /// Cards are to be named by their device ids, and the node does not give these.
     NoDeviceIds,
-    /// There is no room on the cards now.
+    /// The cards have no room now.
     CardsInUse,
-    /// Whether there is room was not found out in the steps that there are.
+    /// The steps did not last to find out whether there is room.
     TooComplex,
-    /// Nobody knows what the pod asks for.
+    /// What the pod asks for is not known.
     Unreadable(Box<str>),
 }
 
@@ -100,11 +100,12 @@ impl fmt::Display for CardsRefusal {
 }
 
 impl Shares {
-    /// What concerns a pod with this task, where the cluster knows it (`known`); `asks` says that it asks for mGPU at all.
+    /// Reads what a pod with this task asks for of shared cards, where these concern it. `known` is the pod as the cluster knows
+    /// it, and `asks` says whether it asks for mGPU at all.
     pub(super) fn read(cluster: &Cluster, asks: bool, known: Option<&Pod>, task: &crate::task::Task) -> Option<Self> {
         let configuration = cluster.configuration();
         let is_asked = configuration.cardgate.enforce_mgpu == Enforcement::Extender;
-        // Who was let in while schedulers were asked has no cards yet, and gets them from nobody else.
+        // A pod that was let in while schedulers were asked has no cards yet, and gets them from nobody else.
         let is_open = |pod: &Pod| {
             matches!(pod.stage, Stage::Unbound { .. }) && !pod.says_its_cards() && !cluster.is_let_in_by_nobody(pod)
         };
@@ -127,7 +128,7 @@ pub(super) struct CardQuery<'a> {
 }
 
 impl<'a> CardQuery<'a> {
-    /// The question of a pod, which is not in its own way where the cluster knows it.
+    /// Returns the question of a pod. Where the cluster knows the pod, what it holds itself does not count against it.
     pub(super) fn new(cluster: &'a Cluster, pod: Option<PodId>, request: &'a MgpuRequest) -> Self {
         Self {
             cluster,
@@ -141,7 +142,7 @@ impl<'a> CardQuery<'a> {
         self.cluster.node(node).offer()?.mgpu.as_ref()
     }
 
-    /// **Filter**: why a node can't take the pod, where it can't.
+    /// **Filter**: returns why a node can't take the pod; none where it can.
     pub(super) fn refusal(&mut self, node: NodeId) -> Option<CardsRefusal> {
         let Some(cards) = self.cards(node) else {
             return Some(CardsRefusal::NotShared);
@@ -169,8 +170,8 @@ impl<'a> CardQuery<'a> {
         })
     }
 
-    /// The score of a node's best combination in percent, the higher the better: how full its cards are under binpack, how
-    /// empty under spread.
+    /// Returns the score of a node's best combination in percent, the higher the better: how full its cards are under binpack,
+    /// how empty under spread.
     pub(super) fn score(&mut self, node: NodeId) -> Option<i64> {
         let cards = self.cards(node)?;
         if self.query.mismatch(cards).is_some() {
@@ -184,7 +185,7 @@ impl<'a> CardQuery<'a> {
         }))
     }
 
-    /// **Allocate**: the best cards of a node for each container, as they are written on the pod.
+    /// **Allocate**: returns the best cards of a node for each container, as they are written on the pod.
     pub(super) fn results(&mut self, node: NodeId) -> Option<CardLists> {
         let cards = self.cards(node)?;
         let allocation = self.used(node, cards).ok()?;

@@ -1,11 +1,11 @@
-//! What the policies say about nodes to a scheduler that asks: `CrossQuota`'s predicate and score, mGPU's filter and score,
-//! and the node order of the Capacity Card document, for pods that are not pinned when they are let in.
+//! What the policies say about nodes to a scheduler that asks: `CrossQuota`'s predicate and score, mGPU's filter and score, and
+//! the node order of the Capacity Card document, for pods that are not pinned when they are let in.
 //!
-//! A scheduler does not say which of the nodes it takes, until it binds the pod. With quotas for pods without GPU, it binds by
-//! itself: so from the answer until then the pod counts on every node that it may go to: too much for a moment, and never too
-//! little. Another operator that comes to lead knows of no such pods; it lists all pods before it answers, and a handover
-//! takes longer than a binding. mGPU pods it has the operator bind, which takes their cards at that moment: an earlier answer
-//! promises nothing.
+//! A scheduler does not say which of the nodes it takes until it binds the pod. Where quotas for pods without GPU apply, it binds
+//! the pod itself. So from the answer until the binding the pod counts on every node that it may go to: too much for a moment,
+//! and never too little. Another operator that comes to lead knows of no such pods; it lists all pods before it answers, and a
+//! handover takes longer than a binding. mGPU pods are bound by the operator on the scheduler's behalf, which takes their cards
+//! at that moment: an earlier answer promises nothing.
 
 mod binding;
 mod cards;
@@ -31,9 +31,9 @@ use cards::{CardQuery, Shares};
 pub use quotas::OverQuota;
 use quotas::{QuotaQuery, Says};
 
-/// How long a scheduler may take to bind a pod after it has asked, before the pod no longer counts where it might have gone.
+/// How long a scheduler may take to bind a pod after it has asked. After that, the pod no longer counts where it might have gone.
 const BINDING_LIMIT: SignedDuration = SignedDuration::from_secs(60);
-/// The same of a pod that claims volumes, which are made in between: kube-scheduler waits ten minutes for them
+/// The same for a pod that claims volumes, which are made in between: kube-scheduler waits ten minutes for them
 /// (`bindTimeoutSeconds` of its plugin `VolumeBinding`).
 const BINDING_LIMIT_WITH_VOLUMES: SignedDuration = SignedDuration::from_mins(11);
 
@@ -42,22 +42,22 @@ const BINDING_LIMIT_WITH_VOLUMES: SignedDuration = SignedDuration::from_mins(11)
 pub struct PodQuery {
     uid: Arc<str>,
     task: Task,
-    /// How it orders GPU nodes, where their quotas concern it.
+    /// How the pod orders GPU nodes, where their quotas concern it.
     strategy: Option<ScoringStrategy>,
-    /// What it asks for of shared cards, where these concern it.
+    /// What the pod asks for of shared cards, where these concern it.
     shares: Option<Shares>,
-    /// Whether volumes are bound before it is.
+    /// Whether volumes are bound before the pod is.
     claims_volumes: bool,
 }
 
 impl PodQuery {
-    /// What it asks the quotas of GPU nodes, where they concern it.
+    /// Returns what the pod asks of the quotas of GPU nodes, where they concern it.
     fn quotas<'a>(&self, cluster: &'a Cluster) -> Option<QuotaQuery<'a>> {
         let strategy = self.strategy?;
         Some(QuotaQuery::new(cluster, &self.uid, &self.task, strategy))
     }
 
-    /// What it asks the cards of nodes, where they concern it and it can be read.
+    /// Returns what the pod asks of the cards of nodes, where they concern it and its request can be read.
     fn cards<'a>(&'a self, cluster: &'a Cluster) -> Option<CardQuery<'a>> {
         match &self.shares {
             Some(Shares::Of(request)) => Some(CardQuery::new(cluster, cluster.pod_with_uid(&self.uid), request)),
@@ -69,16 +69,16 @@ impl PodQuery {
 /// Why a node can't take a pod, in the documents' words and with the numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// A quota for pods without GPU.
+    /// The pod would exceed a quota for pods without GPU.
     OverQuota(OverQuota),
-    /// The node's mGPU cards.
+    /// The node's mGPU cards can't take the pod.
     Cards(CardsRefusal),
     /// The scheduler knows a node that has not been seen here.
     UnknownNode,
 }
 
 impl Refusal {
-    /// Whether nothing that leaves the node would help, so that nobody is to be evicted for the pod.
+    /// Whether the pod could not come to fit even if pods left the node, so that no pod is to be evicted for it.
     pub fn is_final(&self) -> bool {
         match self {
             Self::OverQuota(over) => over.is_final(),
@@ -98,14 +98,14 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What is said to a question about nodes.
+/// The answer to a question about nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filtered {
-    /// The places of nodes that can't take the pod, in order, and why.
+    /// The places of the nodes that can't take the pod, in order, and why.
     pub refused: Vec<(usize, Refusal)>,
-    /// Whether some of them could, but for pods that are being placed and may yet go elsewhere.
+    /// Whether some of them could take it, if other pods that are being placed go elsewhere.
     pub unsettled: bool,
-    /// GPU nodes that can.
+    /// The GPU nodes that can take it.
     within: Vec<NodeId>,
 }
 
@@ -119,7 +119,7 @@ pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> PodQuery {
     let mut volumes = pod.spec.volumes.iter();
     let claims_volumes = volumes.any(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
     let labels = pod.metadata.labels.clone();
-    // A device that it claims may be a GPU.
+    // A device that the pod claims may be a GPU.
     let claims = cluster.asks_for_devices(&pod, &namespace);
     let uid: Arc<str> = pod.metadata.uid.clone().unwrap_or_default().into();
     let task = cluster.read_task(pod, &namespace);
@@ -142,13 +142,14 @@ pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> PodQuery {
     }
 }
 
-/// Which of these nodes can't take the pod, and why. It is being placed anew.
+/// Returns which of these nodes can't take the pod, and why. The pod is being placed anew, so it no longer counts on earlier
+/// nodes.
 pub fn filter(cluster: &mut Cluster, pod: &PodQuery, nodes: &[Box<str>]) -> Filtered {
     cluster.end_assumption(&pod.uid);
     look(cluster, pod, nodes)
 }
 
-/// Which of these nodes can't take the pod, and why.
+/// Returns which of these nodes can't take the pod, and why.
 pub fn look(cluster: &Cluster, pod: &PodQuery, nodes: &[Box<str>]) -> Filtered {
     let mut filtered = Filtered::default();
     if pod.strategy.is_none() && pod.shares.is_none() {
@@ -157,7 +158,7 @@ pub fn look(cluster: &Cluster, pod: &PodQuery, nodes: &[Box<str>]) -> Filtered {
     let quotas = pod.quotas(cluster);
     let mut cards = pod.cards(cluster);
     for (place, name) in nodes.iter().enumerate() {
-        // What pods name, such as those of a DaemonSet, may be known before the node says what it has.
+        // Nodes that pods name, such as pods of a DaemonSet, may be known before the node itself says what it has.
         let seen = cluster.node_named(name);
         let Some(node) = seen.filter(|node| cluster.node(*node).offer().is_some()) else {
             filtered.unsettled = true;
@@ -185,7 +186,7 @@ pub fn look(cluster: &Cluster, pod: &PodQuery, nodes: &[Box<str>]) -> Filtered {
     filtered
 }
 
-/// The answer has been given: until the pod is bound it counts on every node that it may go to.
+/// Notes that the answer has been given: until the pod is bound, it counts on every node that it may go to.
 pub fn assume(cluster: &mut Cluster, pod: &PodQuery, filtered: Filtered, now: Timestamp) {
     let known = cluster.pod_with_uid(&pod.uid).and_then(|id| cluster.pod(id));
     if filtered.within.is_empty() || known.is_some_and(|known| known.stage == Stage::Bound) {
@@ -200,8 +201,8 @@ pub fn assume(cluster: &mut Cluster, pod: &PodQuery, filtered: Filtered, now: Ti
     cluster.assume(&pod.uid, filtered.within, Arc::clone(&pod.task.request), until);
 }
 
-/// **Node Ordering**: the sum of what the policies say about each of these nodes, as whole numbers. As in the documents, a
-/// node that a policy says nothing about gets nothing.
+/// **Node Ordering**: returns the sum of what the policies say about each of these nodes, as whole numbers. As in the documents,
+/// a node that a policy says nothing about gets nothing from that policy.
 pub fn prioritize(cluster: &Cluster, pod: &PodQuery, nodes: &[Box<str>]) -> Vec<i64> {
     let quotas = pod.quotas(cluster);
     let mut cards = pod.cards(cluster);
@@ -216,7 +217,7 @@ pub fn prioritize(cluster: &Cluster, pod: &PodQuery, nodes: &[Box<str>]) -> Vec<
     nodes.iter().map(|name| score(name).unwrap_or_default()).collect()
 }
 
-/// The nearest whole number.
+/// Returns the nearest whole number.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "a score beyond 64 bits is as high as can be"

@@ -22,7 +22,7 @@ pub struct OverQuota {
 }
 
 impl OverQuota {
-    /// Whether the pod asks for more than the quota, whoever leaves the node.
+    /// Whether the pod asks for more than the quota, so that it would not fit whichever pods left the node.
     pub(super) fn is_final(&self) -> bool {
         self.asked > self.line.quota
     }
@@ -43,23 +43,24 @@ impl fmt::Display for OverQuota {
 
 /// What the quotas of one node say to a pod.
 pub(super) enum Says {
-    /// It has none: it is no GPU node.
+    /// Nothing: the node is no GPU node.
     Nothing,
-    /// The pod stays within them.
+    /// The pod stays within the quotas.
     Within,
-    /// The pod would exceed one; whether that is so only because of pods that are being placed and may yet go elsewhere.
+    /// The pod would exceed a quota. The flag says whether that is so only because of pods that are being placed and may yet go
+    /// elsewhere.
     Over(OverQuota, bool),
 }
 
-/// One pod's question to many nodes, as if the pod itself were nowhere.
+/// One pod's question to many nodes, asked as if the pod itself were nowhere.
 pub(super) struct QuotaQuery<'a> {
     cluster: &'a Cluster,
     strategy: ScoringStrategy,
     request: Vec<i64>,
     weights: Vec<u32>,
-    /// Where the pod is being bound.
+    /// The node that the pod is being bound to.
     binding: Option<NodeId>,
-    /// Where it may come to be, in order.
+    /// The nodes where the pod may come to be, in order.
     assumed: &'a [NodeId],
 }
 
@@ -79,7 +80,7 @@ impl<'a> QuotaQuery<'a> {
         }
     }
 
-    /// **Predicate Function**: whether a quota of this node stands against the pod.
+    /// **Predicate Function**: returns whether a quota of this node stands against the pod.
     pub(super) fn ask(&self, node: NodeId) -> Says {
         let Some(lines) = self.lines(node) else {
             return Says::Nothing;
@@ -99,8 +100,8 @@ impl<'a> QuotaQuery<'a> {
         Says::Over(over, exceeded(&settled, &self.request).is_none())
     }
 
-    /// **Node Ordering Function**: the final score, as a whole number; none where the node is no GPU node, and none where the
-    /// pod would exceed a quota: what fills a node most would score best there, beyond all that other policies may say.
+    /// **Node Ordering Function**: returns the final score, as a whole number. None where the node is no GPU node, and where the
+    /// pod would exceed a quota: a pod that fills a node most would score best there, beyond all that other policies may say.
     pub(super) fn score(&self, node: NodeId) -> Option<i64> {
         let lines = self.lines(node)?;
         if exceeded(&lines, &self.request).is_some() {
@@ -115,7 +116,7 @@ impl<'a> QuotaQuery<'a> {
         Some(scoring.rounded(&scoring.score_of(&lines), weight, 1))
     }
 
-    /// The lines of a GPU node.
+    /// Returns the quota lines of a GPU node, as if the pod itself were nowhere.
     fn lines(&self, node: NodeId) -> Option<Cow<'a, [Line]>> {
         let lines = self.cluster.gpu_nodes().lines(node)?;
         let binding = self.binding == Some(node);

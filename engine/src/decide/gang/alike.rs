@@ -20,12 +20,12 @@ use crate::lacking::Lacking;
 pub(super) struct Likeness {
     lacking: Lacking,
     is_started: bool,
-    /// Whether what the group asks for has been checked, and what is kept for its pods alone.
+    /// Whether what the group asks for has been checked; then what is kept for its pods matters alone.
     asks_for_cards: bool,
     reserved: Vec<(QueueId, Demand)>,
-    /// The group, where others are evicted for it: what is set aside for it is for none that is like it.
+    /// The group, where pods are evicted for it: what is set aside for it is not for a gang like it.
     served: Option<WorkloadId>,
-    /// Its pods that wait, in order: so many of a shape.
+    /// Its waiting pods, in order, as runs of pods of one shape.
     line: Vec<(OfAnyGroup, usize)>,
 }
 
@@ -81,14 +81,14 @@ pub(in crate::decide) struct Refusals {
     known: HashMap<Likeness, (Refusal, Vec<(QueueId, Refused)>)>,
     /// How many gangs were judged by themselves.
     pub(in crate::decide) judged: usize,
-    /// Whether what was kept for a gang that can never run is kept no more: others may have been refused for it.
+    /// Whether what was kept for a gang that can never run is no longer kept: other gangs may have been refused because of it.
     pub(in crate::decide) gave_back: bool,
-    /// How many turns each gang has had, and who pays for each.
+    /// How many turns each gang has had, and who pays for them.
     turns: HashMap<WorkloadId, (usize, Rc<BTreeSet<Payer>>)>,
 }
 
-/// How often a gang is judged in one round, however many shapes its pods have: each of them has a turn, and what others leave
-/// may let in a gang that was refused before. One of more shapes than that waits for the next round.
+/// How often a gang is judged in one round, however many shapes its pods have. Each shape has a turn, and what others leave may
+/// let in a gang that was refused before. A gang of more shapes than that waits for the next round.
 const TURNS: usize = 16;
 
 /// Why a gang was refused.
@@ -96,12 +96,12 @@ const TURNS: usize = 16;
 pub(super) struct Refusal {
     pub(super) step: Step,
     pub(super) cause: Cause,
-    /// Whether it would not get in even if nothing else were there.
+    /// Whether the gang would not get in even if nothing else were there.
     pub(super) never_fits: bool,
 }
 
 impl Refusals {
-    /// Whether a gang has a turn left in this round, which this one is: who pays for it.
+    /// Counts a turn of a gang and returns who pays for it. None where the gang has no turn left in this round.
     pub(in crate::decide) fn turn(&mut self, cluster: &Cluster, gang: WorkloadId) -> Option<Rc<BTreeSet<Payer>>> {
         let turn = self.turns.entry(gang);
         let (turns, payers) = turn.or_insert_with(|| (0, Rc::new(super::payers(cluster, gang))));
@@ -109,7 +109,7 @@ impl Refusals {
         (*turns <= TURNS).then(|| Rc::clone(payers))
     }
 
-    /// Why a gang like this one was refused, where nothing that matters has changed since.
+    /// Returns why a gang like this one was refused, where nothing that matters has changed since.
     pub(super) fn of(&self, cluster: &Cluster, likeness: &Likeness) -> Option<Refusal> {
         let (refusal, refused) = self.known.get(likeness)?;
         let stands = |(queue, refused): &(QueueId, Refused)| verdict::stands(cluster, *queue, None, *refused);

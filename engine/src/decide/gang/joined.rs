@@ -1,5 +1,5 @@
-//! Whether a group would be let in with pods that are not there: whoever asks about these is told what would come of them. They are
-//! judged as if they waited, by the search that decides, and everything is taken back.
+//! Whether a group would be let in with pods that do not exist yet, so that a user can ask what would come of them. These pods
+//! are judged as if they waited, by the search that decides, and everything is taken back afterwards.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,26 +16,27 @@ use crate::inqueue::Demand;
 use crate::lacking::{Free, Places};
 use crate::reason::Reason;
 
-/// The most pods that are judged without being there: for what needs more, it is not found out.
+/// The most pods that are judged without being there. For a group that needs more, the answer is not found out.
 const MOST: usize = 1_000;
 
 /// Why a group would not be let in with the pods that join it.
 #[derive(Debug)]
 pub(crate) enum Hindrance {
-    /// There would be so many pods of it, and these it would need still.
+    /// This many pods would be there, and the group would still need these.
     Incomplete(usize, Free),
     /// More of its pods are missing than are judged here.
     TooMany,
-    /// It is refused, as a whole or for what its pods lack together.
+    /// The group is refused, as a whole or for what its pods lack together.
     Refused {
         step: Step,
         reason: Reason,
-        /// What its pods ask for together of the queue that has too little for that, where it is judged as a whole by them.
+        /// What its pods ask for together of the queue that has too little for that, where the group is judged as a whole by its
+        /// pods.
         asked: Option<(QueueId, Demand)>,
     },
 }
 
-/// Why the queue of a workload would not take it as a whole by what it asks for itself.
+/// Returns why the queue of a workload would not take it as a whole, by what the workload asks for itself.
 pub(crate) fn check_alone(cluster: &Cluster, id: WorkloadId) -> Option<Hindrance> {
     alone(cluster, id, &Effort::of_gang())
 }
@@ -49,8 +50,8 @@ fn alone(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Option<Hindrance
     })
 }
 
-/// What keeps a group out that so many pods of these shapes join: nothing where it would be let in with them. Where others are missing still,
-/// they are taken to be like the last of these, as far as they can be.
+/// Returns what keeps a group out once this many pods of these shapes join it; nothing where it would be let in with them. Where
+/// further pods are still missing, they are assumed to be like the last of these, as far as they can be.
 pub(crate) fn check_group(cluster: &mut Cluster, id: WorkloadId, joining: &[(Arc<Shape>, u64)]) -> Vec<Hindrance> {
     let effort = Effort::of_gang();
     if let Some(refused) = alone(cluster, id, &effort) {
@@ -80,7 +81,7 @@ pub(crate) fn check_group(cluster: &mut Cluster, id: WorkloadId, joining: &[(Arc
             Hindrance::TooMany
         }];
     }
-    // However many templates there are: as many as there are places for.
+    // However many templates there are, no more pods join than there are places.
     let mut shapes = Vec::new();
     let mut join = |shape: &Arc<Shape>, most: usize, places: &mut Places| {
         let task = shape.task_spec.as_deref();
@@ -104,7 +105,7 @@ pub(crate) fn check_group(cluster: &mut Cluster, id: WorkloadId, joining: &[(Arc
     found
 }
 
-/// What keeps a group out whose missing pods are all there, once these have joined those that wait.
+/// Returns what keeps a group out whose missing pods are all there, once these have joined those that wait.
 fn judged(
     cluster: &mut Cluster,
     id: WorkloadId,
@@ -148,8 +149,8 @@ fn judged(
     found
 }
 
-/// What was found to be in the way of pods that wait, and who of them has been told so: it is forgotten with the last of a shape that is let
-/// in, and they are none that nobody has judged.
+/// Returns what stands in the way of waiting pods, and which of these pods have been told so. This is forgotten with the last pod
+/// of a shape that is let in, and these pods must not become pods that nobody has judged.
 fn remembered(cluster: &Cluster, waiting: &[InLine]) -> Vec<(Arc<Shape>, Refused, Vec<PodId>)> {
     let mut known = HashSet::new();
     let shapes = waiting
@@ -166,7 +167,7 @@ fn remembered(cluster: &Cluster, waiting: &[InLine]) -> Vec<(Arc<Shape>, Refused
     remembered.collect()
 }
 
-/// What the first of these pods ask for of the queue that has too little for them together.
+/// Returns what the first of these pods ask for of the queue that has too little for them together.
 fn asked_by_first(cluster: &Cluster, id: WorkloadId, line: &[InLine]) -> Option<(QueueId, Demand)> {
     let first = chosen(cluster.workload(id).lacking(), line);
     let first: Vec<_> = first.into_iter().map(|(pod, _)| *pod).collect();

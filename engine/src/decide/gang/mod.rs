@@ -1,8 +1,8 @@
 //! Gangs: the first `minMember` pods of a group are let in together, or none of them is.
 //!
-//! They are let in one by one in the ledger, so that each is judged beside those before it, and taken back where not all
-//! of them can be. First each gets what it would get alone; only where that does not suffice, other cards and other nodes
-//! are tried.
+//! The pods are let in one by one in the ledger, so that each is judged beside those before it. They are taken back where not all
+//! of them can be let in. First each pod gets what it would get alone; only where that does not suffice, other cards and other
+//! nodes are tried.
 
 mod alike;
 mod joined;
@@ -29,7 +29,8 @@ use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::lacking::Places;
 use crate::reason::Reason;
 
-/// The gang of which pods of this shape are let in together with others, where they are: its turn is theirs.
+/// Returns the gang of which pods of this shape are let in together with others, where there is one: then a turn of the shape is
+/// a turn of the gang.
 pub(super) fn judged_as_one(cluster: &Cluster, shape: &Shape) -> Option<WorkloadId> {
     let id = shape.group.filter(|_| !cluster.groups_are_absent())?;
     let group = cluster.workload(id);
@@ -37,7 +38,7 @@ pub(super) fn judged_as_one(cluster: &Cluster, shape: &Shape) -> Option<Workload
     (is_readable && group.missing() > 0).then_some(id)
 }
 
-/// Lets the missing pods of a group in when it is its turn; at what cost.
+/// Lets in the missing pods of a group whose turn it is. Also returns what that has cost.
 pub(super) fn admit_together(
     cluster: &mut Cluster,
     id: WorkloadId,
@@ -47,8 +48,8 @@ pub(super) fn admit_together(
     (admit(cluster, id, refusals, &effort), effort)
 }
 
-/// Who pays for what a group costs: the queues in which its pods wait, and its own, as far as they take anything from its namespace.
-/// One that is for others does not spend their turn.
+/// Returns who pays for what a group costs: the queues in which its pods wait, and its own queue, as far as they take anything
+/// from its namespace. A group does not spend the turn of a queue that is for others.
 fn payers(cluster: &Cluster, id: WorkloadId) -> BTreeSet<Payer> {
     let workload = cluster.workload(id);
     let of_pods = line(cluster, id).into_iter().map(|(_, shape)| shape.queue);
@@ -60,8 +61,7 @@ fn payers(cluster: &Cluster, id: WorkloadId) -> BTreeSet<Payer> {
     if payers.is_empty() { [None].into() } else { payers }
 }
 
-/// Lets the missing pods of a group in, all of them, and returns the admissions; or none, and every one of its waiting pods
-/// remembers why.
+/// Lets in all missing pods of a group and returns the admissions; or lets in none, and all its waiting pods remember why.
 fn admit(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusals, effort: &Effort) -> Vec<Admission> {
     match judge(cluster, id, refusals, effort) {
         Ok(admissions) => {
@@ -69,7 +69,7 @@ fn admit(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusals, effort:
             admissions
         }
         Err((step, cause)) => {
-            // While it stands in line itself, it remembers already why not.
+            // While the group itself stands in line, it remembers already why it is not let in.
             let is_in_line = enqueue::is_in_line(cluster, id);
             let mut known = HashSet::new();
             let shapes = line(cluster, id).into_iter().map(|(_, shape)| shape);
@@ -93,8 +93,8 @@ fn admit(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusals, effort:
     }
 }
 
-/// Whether a group that is on its way was refused, and is refused still. While anything is set aside for anybody, what was found in the
-/// turn of another of its shapes says nothing here.
+/// Whether a group that is partly let in was refused, and is refused still. False while anything is set aside for any pod: then
+/// what was found in the turn of another shape of the group says nothing here.
 fn rests(cluster: &Cluster, id: WorkloadId) -> bool {
     let stands = |(_, shape): &InLine| {
         let peers = cluster.queue(shape.queue).waiting.peers_of(shape);
@@ -109,13 +109,13 @@ fn rests(cluster: &Cluster, id: WorkloadId) -> bool {
 struct Cause {
     reason: Reason,
     nodes_matter: bool,
-    /// How many levels from the queue upwards it depends on.
+    /// How many levels, from the queue upwards, the refusal depends on.
     levels: usize,
-    /// Which of its shapes, in order of appearance, was searched for on every node in vain, while nothing of the gang was on
-    /// any.
+    /// Which of the gang's shapes, in order of appearance, was searched for in vain on every node while no pod of the gang was on
+    /// any node.
     kind: usize,
     searched: u64,
-    /// Whether none of those nodes would do, whatever came free on it.
+    /// Whether none of those nodes would do, whatever came free there.
     none_would_do: bool,
 }
 
@@ -131,8 +131,9 @@ impl Cause {
         }
     }
 
-    /// Where the queue can't take those that come first, others of the gang may get in in their place: what keeps these out matters too.
-    /// Where that is only that the queue can't take them as a whole either, it is not known which nodes would offer it others.
+    /// Adds what keeps other pods out. Where the queue can't take the pods that come first, others of the gang may get in in
+    /// their place, so what keeps these out matters too. If the only reason is that the queue can't take them as a whole either,
+    /// it is not known which nodes would offer them other cards.
     fn beside(self, others: Option<Self>) -> Self {
         Self {
             nodes_matter: others.is_none_or(|others| others.nodes_matter),
@@ -141,7 +142,7 @@ impl Cause {
         }
     }
 
-    /// Its queue, or one above it, can't take it as a whole.
+    /// Returns the cause where its queue, or one above it, can't take the gang as a whole.
     fn as_a_whole(refused: Refused) -> (Step, Self) {
         let (levels, nodes_matter) = (refused.levels, refused.nodes_matter);
         let cause = Self {
@@ -164,7 +165,7 @@ fn judge(
     if line.is_empty() {
         return Ok(Vec::new());
     }
-    // What its pods say is compared and remembered, pod by pod.
+    // What its pods say about nodes is compared and remembered, pod by pod.
     for (_, shape) in &line {
         effort.look_at_node(shape);
     }
@@ -197,7 +198,7 @@ fn judge(
     Err((refusal.step, refusal.cause))
 }
 
-/// Judges the pods that are there: as many of them as are missing are let in, or none.
+/// Judges the pods that are there: as many as are missing are let in, or none.
 fn judge_pods(
     cluster: &mut Cluster,
     id: WorkloadId,
@@ -244,7 +245,7 @@ fn judge_pods(
     if let Err((step, whole)) = whole {
         return Err((step, whole.beside(alone.err())));
     }
-    // Some could get in together, but not as a whole: it is the queue that has too little.
+    // Some pods could get in together, but not as a whole: the queue has too little.
     let cause = alone.err().unwrap_or(Cause::of(Reason::InsufficientScalarQuota));
     Err((step, cause))
 }
@@ -252,14 +253,14 @@ fn judge_pods(
 /// A gang that is being let in.
 struct Gang<'c> {
     cluster: &'c mut Cluster,
-    /// The places of the pods that are missing, without those of `admitted`.
+    /// The places of the missing pods, without those of `admitted`.
     places: Places,
     admitted: BTreeMap<PodId, (Grant, Admission)>,
     effort: Effort,
 }
 
 impl Gang<'_> {
-    /// The admissions, first in line first.
+    /// Returns the admissions, in the order of the line.
     fn admissions(mut self, line: &[InLine]) -> Vec<Admission> {
         let admitted = line.iter().filter_map(|(pod, _)| self.admitted.remove(pod));
         admitted.map(|(_, admission)| admission).collect()
@@ -281,7 +282,7 @@ impl Gang<'_> {
         }
     }
 
-    /// Whether the queue takes those that are in as a whole.
+    /// Whether the queues take the pods that are in as a whole.
     fn is_accepted(&mut self, id: WorkloadId, bookmark: &Bookmark) -> bool {
         let admitted = std::mem::take(&mut self.admitted);
         let pods: Vec<_> = admitted.keys().copied().collect();
@@ -303,7 +304,7 @@ impl Gang<'_> {
         self.cluster.take_back(pods, bookmark);
     }
 
-    /// Each pod gets what it would get alone beside those before it. Who gets nothing is passed over.
+    /// Gives each pod what it would get alone beside those before it. A pod that gets nothing is passed over.
     fn each_as_if_alone(&mut self, line: &[InLine]) -> Result<(), Cause> {
         let mut refused: Vec<Refused> = Vec::new();
         let mut known = HashSet::new();

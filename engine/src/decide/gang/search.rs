@@ -1,8 +1,8 @@
-//! A way to let enough of a gang in at once, where giving each pod what it would get alone does not lead to one.
+//! Searches for a way to let in enough of a gang at once, where giving each pod what it would get alone does not lead to one.
 //!
-//! The search is exact, but for where pods go that `CrossQuota` decides about: each of them gets the best node beside those before
-//! it. Pods of one shape are the same to everybody, and so are nodes of which the same is free, so each situation is looked at
-//! once; and none is followed up in which too few pods could get in even if each shape had all that is left for itself.
+//! The search is exact, except for where pods go that `CrossQuota` decides about: each of them gets the best node beside those
+//! before it. Pods of one shape are interchangeable, and so are nodes of which the same is free, so each situation is looked at
+//! once. A situation is dropped if too few pods could get in even if each shape had all that is left for itself.
 
 mod nodes;
 
@@ -23,36 +23,36 @@ use crate::decide::{Grant, choice, cross_quota, fit, mgpu, verdict};
 use crate::ids::{NodeId, PodId, WorkloadId};
 use nodes::Nodes;
 
-/// How many pods are placed by way of trial before a gang is taken for one that can't get in: everybody else waits for the
-/// decision. Dozens of pods of three shapes on forty nodes need fewer (`engine/tests/decisions/gang_search.rs`).
+/// How many pods are placed by way of trial before a gang counts as one that can't get in: everybody else waits for the decision.
+/// Dozens of pods of three shapes on forty nodes need fewer (`engine/tests/decisions/gang_search.rs`).
 pub(crate) const MOST_TRIES: usize = 5_000;
 
-/// What it costs to ask how many of a kind there is quota for with one alternative.
+/// The cost of asking for how many pods of a kind there is quota with one alternative.
 pub(crate) const STEPS_OF_QUOTA: usize = 128;
-/// What it costs to remember what one kind has got, or how many nodes look alike.
+/// The cost of remembering what one kind has got, or how many nodes look alike.
 const STEPS_OF_PLACE: usize = 8;
 
 /// What came of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The gang holds a way in.
+    /// The gang holds a way to get in.
     Way,
-    /// There is none.
+    /// There is no way.
     NoWay,
-    /// None was found in [`MOST_TRIES`] tries, or in the steps that a question about a gang may cost.
+    /// No way was found in [`MOST_TRIES`] tries, or in the steps that a question about a gang may cost.
     GivenUp,
 }
 
 /// Pods of one shape.
 struct Kind {
     shape: Arc<Shape>,
-    /// First to go first.
+    /// In the order in which they go.
     pods: Vec<PodId>,
     /// How many of them are considered.
     most: usize,
-    /// Whether `CrossQuota` decides where they go.
+    /// Whether `CrossQuota` decides where these pods go.
     governed: bool,
-    /// The alternatives that labels don't lead them to; known where they are let in without a node.
+    /// The alternatives that labels don't lead these pods to; known where they are let in without a node.
     unselectable: Vec<Alternative>,
 }
 
@@ -66,15 +66,15 @@ impl Kind {
     }
 }
 
-/// The alternatives of pods of this shape that labels don't lead them to.
+/// Returns the alternatives that labels don't lead pods of this shape to.
 fn unselectable(cluster: &Cluster, shape: &Shape, effort: &Effort) -> Vec<Alternative> {
     let alternatives = shape.task.alternatives.iter();
     let unselectable = alternatives.filter(|own| !choice::is_selectable(cluster, shape, Some(own), effort));
     unselectable.cloned().collect()
 }
 
-/// A situation that leads nowhere: which kind is next and how many of it are in, how many of each kind got which
-/// alternative, and how the nodes look.
+/// A situation that leads nowhere: which kind is next, how many pods of it are in, how many of each kind got which alternative,
+/// and how the nodes look.
 type DeadEnd = (
     usize,
     usize,
@@ -86,31 +86,31 @@ type DeadEnd = (
 struct Situation {
     /// The kind that is next.
     kind: usize,
-    /// How many of it are in.
+    /// How many pods of that kind are in.
     taken: usize,
     here: DeadEnd,
-    /// What its next pod could get, and was not given yet.
+    /// What its next pod could get and was not given yet.
     choices: vec::IntoIter<Choice>,
-    /// Whether that pod is in, with the last of these.
+    /// Whether that pod is in, with the last of the choices tried.
     has_placed: bool,
-    /// Whether it was followed up without any more of this kind.
+    /// Whether it was followed up without any further pod of this kind.
     others_stay_out: bool,
 }
 
 /// What a pod could get.
 #[derive(Debug, Clone)]
 enum Choice {
-    /// This alternative, on a node of this look.
+    /// This alternative, on a node that looks like this.
     Of(Option<Alternative>, Option<usize>),
-    /// What `CrossQuota` gives it beside those that are in.
+    /// What `CrossQuota` gives the pod beside those that are in.
     Decided,
 }
 
-/// A pod that is in by way of trial.
+/// A pod that is let in by way of trial.
 struct Trial {
     pod: PodId,
     alternative: Option<Alternative>,
-    /// Its node, and the look that this had before.
+    /// Its node, and how the node looked before.
     node: Option<(NodeId, usize)>,
 }
 
@@ -121,7 +121,7 @@ pub(super) struct WaySearch<'g, 'c> {
     kinds: Vec<Kind>,
     nodes: Nodes,
     on_quota: bool,
-    /// Who is in by way of trial.
+    /// The pods that are in by way of trial.
     path: Vec<Trial>,
     cards: BTreeMap<(usize, Option<Alternative>), usize>,
     dead_ends: HashSet<DeadEnd>,
@@ -165,9 +165,9 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         }
     }
 
-    /// Looks for a way: first with those whose turn it is, then with any of the line.
+    /// Looks for a way: first with the pods whose turn it is, then with any pods of the line.
     pub(super) fn run(&mut self, first: &HashSet<PodId>, first_may: bool) -> Found {
-        // More kinds than can be asked of all nodes.
+        // There are more kinds than all nodes can be asked about.
         if self.gang.effort.is_spent() {
             return Found::GivenUp;
         }
@@ -185,8 +185,8 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         if self.tries == 0 { Found::GivenUp } else { Found::NoWay }
     }
 
-    /// Follows situations up, depth first, from the one in which nobody is in. They are as deep as there are pods and kinds, and anybody
-    /// may make thousands: so those that are followed up are kept in a list, and not on the thread's stack.
+    /// Follows situations up, depth first, from the one in which no pod is in. They are as deep as there are pods and kinds, and
+    /// a user may make thousands: so the situations that are followed up are kept in a list, and not on the thread's stack.
     fn follow(&mut self) -> bool {
         let mut followed: Vec<Situation> = Vec::new();
         let mut next = Some((0, 0));
@@ -213,13 +213,14 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         }
     }
 
-    /// The situation in which the kinds before this one, and so many of it, have been placed; none where it leads nowhere.
+    /// Returns the situation in which the kinds before this one, and `taken` pods of this one, have been placed. None where it
+    /// leads nowhere.
     fn enter(&mut self, kind: usize, taken: usize) -> Option<Situation> {
         if self.tries == 0 || kind == self.kinds.len() || !self.could_lead_on(kind, taken) {
             return None;
         }
         let here = self.here(kind, taken);
-        // It is sorted, compared, and may be kept.
+        // The situation is sorted, compared, and may be kept.
         self.gang
             .effort
             .spend(STEPS_OF_PLACE * (1 + here.2.len() + here.3.len()));
@@ -242,7 +243,8 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         })
     }
 
-    /// What follows from a situation next: with one more of its kind, or with the others of it left out; none where it leads nowhere.
+    /// Returns what follows from a situation next: with one more pod of its kind, or with the rest of the kind left out. None
+    /// where it leads nowhere.
     fn lead_on(&mut self, situation: &mut Situation) -> Option<(usize, usize)> {
         let kind = situation.kind;
         if std::mem::take(&mut situation.has_placed) {
@@ -265,7 +267,7 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         Some((kind + 1, 0))
     }
 
-    /// Whether enough could get in if each kind had all that is left for itself.
+    /// Whether enough pods could get in if each kind had all that is left for itself.
     fn could_lead_on(&self, kind: usize, taken: usize) -> bool {
         let mut places = self.gang.places.clone();
         for (index, other) in self.kinds.iter().enumerate().skip(kind) {
@@ -282,8 +284,8 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         false
     }
 
-    /// How many of a kind, up to `wanted`, could get in if it had all that is left for itself; never too few. Exact where no
-    /// node has two of its cards, and cards are not shared through mGPU.
+    /// Returns how many pods of a kind, up to `wanted`, could get in if the kind had all that is left for itself; never too few.
+    /// Exact where no node has two of its cards, and cards are not shared through mGPU.
     fn most_alone(&self, kind: usize, wanted: usize) -> usize {
         let cluster = &*self.gang.cluster;
         let shape = &self.kinds[kind].shape;
@@ -316,8 +318,8 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         )
     }
 
-    /// What a pod of this kind could get now: its alternatives in order of preference, and for each one node of every look, those
-    /// with the least free first.
+    /// Returns what a pod of this kind could get now: its alternatives in order of preference, and for each alternative one node
+    /// of every look. Looks with the least free come first.
     fn options(&self, kind: usize) -> Vec<Choice> {
         if self.kinds[kind].governed {
             return vec![Choice::Decided];
@@ -340,7 +342,7 @@ impl<'g, 'c> WaySearch<'g, 'c> {
                 !self.nodes.members[**id].is_empty() && self.nodes.copies(look, kind, alternative, shape) > 0
             });
             let mut looks: Vec<_> = looks.map(|(_, id)| *id).collect();
-            // Devices are left to those who claim them.
+            // Looks with devices come last: devices are left to pods that claim them.
             looks.sort_by_key(|id| {
                 let node = self.nodes.members[*id].first();
                 node.is_some_and(|(_, node)| fit::takes_devices(cluster, alternative, *node))
@@ -354,7 +356,7 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         options
     }
 
-    /// A pod of this kind on the first node of a look.
+    /// Returns what a pod of this kind gets by a choice: on the first node of a look, or as `CrossQuota` decides.
     fn grant(&mut self, kind: usize, choice: &Choice) -> Option<Grant> {
         let shape = &self.kinds[kind].shape;
         let Choice::Of(alternative, look) = choice else {

@@ -1,10 +1,12 @@
-//! Gangs of which some pods hold quota, and others that they need wait: a crash or a refused write came between, or one of them
-//! has ended. What they hold is of use to nobody until they have the rest, so that goes before what others wait for.
+//! Gangs of which some pods hold quota while others that they need wait. A crash or a refused write came between, or one of the
+//! pods has ended. What these gangs hold is of use to nobody until they have the rest, so they are completed before anything else
+//! that waits.
 //!
-//! As far as a gang asks for what it held when it was whole, and no further: whoever raises the minimum of a group, or makes a large
-//! pod in place of a small one, would else go before everybody. And for pods that came to wait before it was that, or within
-//! `reservationTimeout` after: who makes them later, or takes a gate of his own from them, would else keep a place before everybody for the day
-//! that suits. Who asks for more, or comes later, has its turn among the others.
+//! Two limits apply, and a gang beyond either of them has its turn among the others. First, a gang may get no more than it held
+//! when it was whole: otherwise a user who raises the minimum of a group, or makes a large pod in place of a small one, would go
+//! before everybody. Second, the pods must have come to wait before the gang was torn, or within `reservationTimeout` after that:
+//! otherwise a user who makes pods later, or removes their own gate from them later, would keep a place before everybody for the
+//! day that suits.
 
 use jiff::SignedDuration;
 
@@ -17,7 +19,8 @@ use crate::decide::{Admission, trail_workload};
 use crate::ids::{PodId, WorkloadId};
 use crate::trail::Trail;
 
-/// Completes those gangs; at how many steps. One whose queues have had their turn waits for that among the others.
+/// Completes those gangs. Also returns how many steps that took. A gang whose queues have had their turn waits for its turn among
+/// the others.
 pub(in crate::decide) fn complete(
     cluster: &mut Cluster,
     refusals: &mut Refusals,
@@ -54,8 +57,8 @@ pub(in crate::decide) fn complete(
     (admissions, steps)
 }
 
-/// Whether any of these pods, which take the places of those that are missing, came to wait when others of the gang had long held for nothing: was
-/// made then, or got rid of a gate of somebody else.
+/// Whether any of these pods, which take the places of missing ones, came late: others of the gang had long held quota for
+/// nothing when the pod was made, or when it lost a gate of somebody else.
 fn come_late(cluster: &Cluster, id: WorkloadId, pods: impl IntoIterator<Item = PodId>) -> bool {
     let timeout = SignedDuration::try_from(cluster.configuration().cardgate.reservation_timeout);
     let last = cluster.workload(id).torn_since().zip(timeout.ok());
@@ -72,7 +75,7 @@ fn complete_one(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusals, 
     let before = cluster.workload(id).held().0.clone();
     let admissions = admit(cluster, id, refusals, effort);
     let (held, whole) = cluster.workload(id).held();
-    // One that nobody has seen whole was cut in two under an earlier leader.
+    // A gang that this leader has never seen whole was cut in two under an earlier leader.
     let is_more = whole.is_some_and(|whole| {
         let mut grown = held.iter().filter(|(dimension, held)| *held > before.get(*dimension));
         grown.any(|(dimension, held)| held > whole.get(dimension))
@@ -81,7 +84,7 @@ fn complete_one(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusals, 
     let admitted: Vec<PodId> = admitted
         .filter_map(|admission| cluster.pod_with_uid(&admission.pod.uid))
         .collect();
-    // Where the first that are missing fit nowhere, those that come after them are let in.
+    // Where the first missing pods fit nowhere, those that come after them are let in.
     if is_more || come_late(cluster, id, admitted.iter().copied()) {
         cluster.take_back(&admitted, &bookmark);
         return Vec::new();

@@ -1,4 +1,5 @@
-//! What mGPU nodes say to pods, asked for people: of all of them, within so many steps, since others wait meanwhile.
+//! What mGPU nodes say to pods, asked for messages to people. All of them are asked, but within a limited number of steps, since
+//! everything else waits meanwhile.
 
 use std::collections::BTreeSet;
 
@@ -13,18 +14,18 @@ use crate::decide::cross_quota;
 use crate::decide::effort::{Effort, STEPS_OF_MESSAGE};
 use crate::ids::NodeId;
 
-/// How many mGPU nodes say what, for people.
+/// How many mGPU nodes give which answer, for messages.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Census {
     pub nodes: usize,
-    /// They would take the pod: others of its group have no room, or it is let in within moments.
+    /// Nodes that would take the pod: either other pods of its group have no room, or the pod is let in within moments.
     pub take: usize,
-    /// They would take the pod if nothing of them were set aside for others.
+    /// Nodes that would take the pod if nothing of them were set aside for others.
     pub set_aside: usize,
     pub cards_in_use: usize,
-    /// They would take the pod, which its queue has too little quota for there.
+    /// Nodes that would take the pod, but only for cards that its queue has too little quota for.
     pub without_quota: usize,
-    /// None of the cards that the pod may have.
+    /// Nodes with none of the cards that the pod may have.
     pub other_cards: usize,
     pub cards_too_small: usize,
     pub too_complex: usize,
@@ -39,8 +40,8 @@ pub(crate) struct Census {
     pub not_asked: usize,
 }
 
-/// Asks every mGPU node; `kept` are the nodes of which something is set aside for others, and `lacks_quota` says of which of its alternatives the
-/// pod's queue has too little left. Only for messages: it looks at all of them.
+/// Asks every mGPU node. Something of the `kept` nodes is set aside for others, and `lacks_quota` tells of which of the pod's
+/// alternatives its queue has too little left. Only for messages, since it looks at all of them.
 pub(crate) fn census(
     cluster: &Cluster,
     shape: &Shape,
@@ -49,7 +50,7 @@ pub(crate) fn census(
     lacks_quota: impl Fn(&Alternative) -> bool,
 ) -> Census {
     let mut census = Census::default();
-    // A message is worth a look at each node, and no long search.
+    // A message is worth a look at each node, but no long search.
     let mut query = Query::of(cluster, shape, request, Effort::of_message());
     let could_hold = |query: &mut Query<'_>, node: NodeId| {
         let cards = cluster.node(node).offer().and_then(|offer| offer.mgpu.as_ref());
@@ -85,9 +86,9 @@ pub(crate) fn census(
     census
 }
 
-/// What a node says to a pod about the cards that this may have: it takes the pod for one of them, if it may be for one that there is quota for,
-/// or else what it says of the first that it has; and whether it would take the pod only for what there is too little quota for. None where it has
-/// none of them.
+/// Returns what a node says to a pod about the cards that the pod may have, and whether it would take the pod only for cards that
+/// there is too little quota for. The node takes the pod if it would for a card that there is quota for; otherwise its answer is
+/// the one about the first card that it has. None where it has none of the cards.
 fn says_of_own_cards<'a>(
     query: &mut Query<'a>,
     cluster: &'a Cluster,
@@ -111,18 +112,18 @@ fn says_of_own_cards<'a>(
     takes_without_quota.or(first)
 }
 
-/// What the mGPU node that could do best would say to a pod if nothing else were on it.
+/// What the mGPU node that could do best would say to a pod if nothing else were on the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::decide) enum Ever {
-    /// It is no node for the pod, however large.
+    /// No node suits the pod, however large it is.
     Unsuited,
-    /// It is too small, or its cards are: for all containers together, or for one.
+    /// The node is too small, or its cards are: for all containers together, or for one.
     TooSmall,
     Takes,
 }
 
-/// What mGPU nodes would say to a pod with this alternative if nothing else were on them, as far as a search can tell; also where not all
-/// may be asked, or not for so long, one would take it.
+/// Returns what mGPU nodes would say to a pod with this alternative if nothing else were on them, as far as a search can tell.
+/// Where not all nodes may be asked, or not long enough, one counts as taking the pod.
 pub(in crate::decide) fn ever(
     cluster: &Cluster,
     shape: &Shape,

@@ -1,4 +1,4 @@
-//! Whom what is set aside is for, while others are judged.
+//! For whom the room counts as free that is set aside, while others are judged.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -16,18 +16,19 @@ use crate::decide::line::{InLine, first_missing};
 use crate::decide::verdict;
 use crate::ids::WorkloadId;
 
-/// What it costs to count as taken what is set aside for one pod, of its queues and its node.
+/// The steps that it costs to count as taken what is set aside for one pod, in its queues and on its node.
 pub(super) const STEPS_OF_ASIDE: usize = 256;
 
-/// What is set aside for pods that others are evicted for: it counts as taken until it ends, except for those whose turn it is.
+/// What is set aside for pods that others are evicted for. It counts as taken until [`Self::end`], except for the pods whose turn
+/// it is.
 pub(in crate::decide) struct Aside {
     asides: Vec<SetAside>,
-    /// Who is on his way out for them.
+    /// The pods that are on their way out for them.
     leaving: Awaited,
     hold: Hold,
-    /// How often some of it came to count as free in this turn.
+    /// How often some of it came to count as free in the present turn.
     opened: usize,
-    /// The shapes that it is the turn of, where others borrow what these are not entitled to: which depends on all levels above.
+    /// The shapes whose turn it is and that are not entitled to what others borrow. Whether they are depends on all levels above.
     not_entitled: Vec<Arc<Shape>>,
 }
 
@@ -48,8 +49,9 @@ impl Aside {
         aside
     }
 
-    /// It is the turn of a shape, for the pods that its `gang` is missing, or for the first of the shape: what is set aside for pods like it counts
-    /// as free, and what is for those that stand behind it in its queue. And what others merely borrow, where the pods are entitled to theirs.
+    /// Begins the turn of a shape: of the pods that its `gang` is missing, or of the first pod of the shape. Two things count as
+    /// free now: what is set aside for pods like it, and what is set aside for pods that stand behind it in its queue. Where the
+    /// pods are entitled to what they ask for, what others merely borrow counts as free too.
     pub(in crate::decide) fn open_for(&mut self, cluster: &mut Cluster, shape: &Arc<Shape>, gang: Option<WorkloadId>) {
         let is_lent = |aside: &SetAside| aside.is_borrowed && !aside.is_for(shape);
         if self.asides.iter().any(is_lent) {
@@ -65,7 +67,7 @@ impl Aside {
         self.open(cluster, |aside| aside.is_for(shape));
     }
 
-    /// It is the turn of a group as a whole.
+    /// Begins the turn of a group as a whole.
     pub(in crate::decide) fn open_for_group(&mut self, cluster: &mut Cluster, group: WorkloadId) {
         self.open(cluster, |aside| aside.shape.group == Some(group));
     }
@@ -80,7 +82,7 @@ impl Aside {
         }
     }
 
-    /// Its turn is over: whoever of them still waits keeps what is set aside for him. What it cost to count all that again is the turn's.
+    /// Ends the turn. Pods that still wait keep what is set aside for them. The turn pays for counting all that again.
     pub(in crate::decide) fn close(&mut self, cluster: &mut Cluster, effort: &Effort) {
         for shape in self.not_entitled.drain(..) {
             depend_on_all_levels(cluster, &shape);
@@ -94,27 +96,28 @@ impl Aside {
         }
     }
 
-    /// Nothing counts as taken but what is.
+    /// Stops counting anything as taken but what is.
     pub(in crate::decide) fn end(self, cluster: &mut Cluster) {
         cluster.release(&self.hold);
     }
 }
 
-/// The first of the waiting pods of a shape.
+/// Returns the first of the waiting pods of a shape.
 fn first_of(cluster: &Cluster, shape: &Arc<Shape>) -> Vec<InLine> {
     let peers = cluster.queue(shape.queue).waiting.peers_of(shape);
     let first = peers.and_then(|(_, peers)| peers.pods.first());
     first.map(|place| (place.pod, Arc::clone(shape))).into_iter().collect()
 }
 
-/// What was found out about nodes says nothing any more about those that others borrow.
+/// Makes the next search ask all nodes: what was found out earlier does not hold for the nodes that others borrow.
 fn search_all_again(cluster: &mut Cluster, shape: &Shape) {
     if let Some(refused) = refused(cluster, shape) {
         cluster.remember_refusal(shape, Refused { searched: 0, ..refused });
     }
 }
 
-/// Whatever a shape was refused for: anything that its queue, or one above it, gives back may entitle it to what others borrow.
+/// Makes a refusal of the shape, whatever its reason, depend on all levels: anything that its queue, or one above it, gives back
+/// may entitle the shape to what others borrow.
 fn depend_on_all_levels(cluster: &mut Cluster, shape: &Shape) {
     let refused = refused(cluster, shape);
     if let Some(refused) = refused.filter(|refused| verdict::stands(cluster, shape.queue, shape.group, *refused)) {

@@ -24,7 +24,7 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    /// Of a pod by itself.
+    /// Returns the rank of a pod by itself.
     pub(super) fn of(turn: &Turn) -> Self {
         Self {
             priority: turn.priority,
@@ -35,38 +35,38 @@ impl Rank {
     }
 }
 
-/// A pod, a whole gang, or all that share claims, that may be taken back.
+/// A pod, a whole gang, or all pods that share claims, that may be taken back.
 pub(super) struct Candidacy {
     pub(super) rank: Rank,
-    /// None once it is taken.
+    /// Its pods; empty once it is taken.
     pub(super) members: Vec<Member>,
-    /// The places of its members, by node: of a gang of thousands each node is asked what it would get.
+    /// The places of its members, sorted by node: a gang may have thousands of pods, and each node is asked what it would get.
     pub(super) by_node: Vec<usize>,
     /// The lowest level above the waiting queue that it is part of.
     pub(super) level: usize,
     pub(super) charged: Vec<(Dimension, i128)>,
-    /// What of that others in the cluster could have: nothing on nodes that take no pods.
+    /// What others in the cluster could have of that: nothing where the pod is on a node that takes no pods.
     pub(super) usable: Vec<(Dimension, i128)>,
-    /// What it takes from those who must keep some, by the place of the slack.
+    /// What it takes from the slack of queues and gangs that must keep some, by the place of the slack.
     pub(super) takes: Vec<(usize, i128)>,
-    /// What its queue has more of than it deserves, where it is of another queue.
+    /// What its queue has more of than it deserves; none where it is of the waiting pod's own queue.
     pub(super) borrowed: Option<Rc<[Dimension]>>,
 }
 
-/// One pod of it.
+/// One pod of a candidate.
 #[derive(Clone)]
 pub(super) struct Member {
     pub(super) pod: PodId,
     pub(super) node: Option<NodeId>,
     pub(super) request: Arc<Amounts>,
-    /// Whether it has shares of cards, or devices.
+    /// Whether the pod has shares of cards, or devices.
     pub(super) is_on_cards: bool,
-    /// Whether it counts against what its node has for such pods.
+    /// Whether it counts against its node's quota for pods without GPU.
     pub(super) is_without_gpu: bool,
 }
 
 impl Candidacy {
-    /// All of these together, of one queue; none of nobody.
+    /// Combines these candidates of one queue into one; none where there are none.
     pub(super) fn all_of(members: &[Self]) -> Option<Self> {
         let first = members.first()?;
         let mut all = Self {
@@ -93,7 +93,7 @@ impl Candidacy {
         Some(all)
     }
 
-    /// Its pods on a node.
+    /// Returns its pods on a node.
     fn on(&self, node: Option<NodeId>) -> impl Iterator<Item = &Member> {
         let is_before = |place: &usize| self.members.get(*place).is_some_and(|member| member.node < node);
         let from = self.by_node.partition_point(is_before);
@@ -101,13 +101,13 @@ impl Candidacy {
         members.take_while(move |member| member.node == node)
     }
 
-    /// What its pods of a kind give on a node.
+    /// Returns how much of a dimension its pods on a node give, counting those that `is_meant` selects.
     fn gives_on(&self, node: Option<NodeId>, dimension: Dimension, is_meant: impl Fn(&Member) -> bool) -> i128 {
         let there = self.on(node).filter(|member| is_meant(member));
         there.map(|member| i128::from(member.request.get(dimension))).sum()
     }
 
-    /// What it gives of what is missing, where the pod is to go to this node.
+    /// Returns what it gives of what is missing, where the waiting pod is to go to this node.
     pub(super) fn gives(&self, (place, dimension, _): &Need, node: Option<NodeId>) -> i128 {
         let of = |amounts: &[(Dimension, i128)]| {
             let amount = amounts.iter().find(|(known, _)| known == dimension);
@@ -123,13 +123,13 @@ impl Candidacy {
         }
     }
 
-    /// Whether it gives shares of the cards of a node, or devices.
+    /// Whether it gives shares of the cards of a node, or devices there.
     pub(super) fn gives_cards_on(&self, node: Option<NodeId>) -> bool {
         self.on(node).any(|member| member.is_on_cards)
     }
 
-    /// Whether it is to give back anything that is missing: what its queue borrows, and it is charged for. What is not charged, as CPU of
-    /// pods with cards under `cardUnlimitedCpuMemory`, is nothing that its queue has more of by it.
+    /// Whether it is to give back anything that is missing: its queue must borrow that, and it must be charged for that. What it
+    /// is not charged for adds nothing to what its queue has, such as CPU of pods with cards under `cardUnlimitedCpuMemory`.
     pub(super) fn is_due(&self, lack: &Lack<'_>) -> bool {
         let Some(borrowed) = &self.borrowed else { return true };
         let mut needs = lack.needs.iter().filter(|need| self.gives(need, lack.node) > 0);
@@ -147,8 +147,8 @@ impl Candidacy {
     }
 }
 
-/// How a gang may be taken back: all that it has in the queue, or as many single pods as it has beyond its minimum. `shared` is the
-/// first of the places of what it has to spare, in whichever queues ([`push_surplus`]).
+/// Returns how a gang may be taken back: all that it has in the queue, or as many single pods as it has beyond its minimum.
+/// `shared` is the first of the places of what it has to spare, in all queues ([`push_surplus`]).
 pub(super) fn of_gang(
     cluster: &Cluster,
     workload: &Workload,
@@ -158,11 +158,11 @@ pub(super) fn of_gang(
     slack: &mut Vec<Slack>,
 ) -> (Option<Candidacy>, Vec<Candidacy>) {
     let (surplus, of_tasks) = workload.surplus();
-    // Of this, all that the queue has and single ones take, so that not both go.
+    // The whole and the single pods both take from this slack, so that not both go.
     let own = slack.len();
     slack.push(Slack::of_pods(count(surplus)));
-    // What some of its pods keep from being evicted can't go as a whole. Those in other queues keep nobody: who has one there would
-    // never give anything back.
+    // A gang can't go as a whole where something keeps one of its pods in this queue from being evicted. Its pods in other queues
+    // do not matter: a user with a pod there would never give anything back.
     let whole = Candidacy::all_of(&members).filter(|_| members.len() == in_queue);
     let whole = whole.map(|mut whole| {
         add_up(&mut whole.takes, &[(own, count(surplus))]);
@@ -184,8 +184,8 @@ pub(super) fn of_gang(
     (whole, members)
 }
 
-/// Makes places for what a gang has to spare beyond its minimum: one for all of its pods, in whichever queues, and one more for those
-/// of each task. Returns the first.
+/// Adds slack for what a gang has to spare beyond its minimum: one for all of its pods, in all queues, and one more for the pods
+/// of each task. Returns the place of the first.
 pub(super) fn push_surplus(workload: &Workload, slack: &mut Vec<Slack>) -> usize {
     let (surplus, of_tasks) = workload.surplus();
     let place = slack.len();
@@ -198,7 +198,7 @@ fn count(number: usize) -> i128 {
     i128::try_from(number).unwrap_or(i128::MAX)
 }
 
-/// Adds amounts to those of the same key.
+/// Adds each amount to the sum with the same key.
 fn add_up<K: PartialEq + Copy>(sums: &mut Vec<(K, i128)>, amounts: &[(K, i128)]) {
     for (key, amount) in amounts {
         match sums.iter_mut().find(|(known, _)| known == key) {

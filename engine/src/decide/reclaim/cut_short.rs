@@ -1,5 +1,6 @@
-//! Looks that are cut short by their steps: the next one goes on where they ended, and for whom none were left keeps what was set aside for him.
-//! Nobody has seen that he is entitled to less by now, and whoever was evicted for him would have gone in vain.
+//! Looks that run out of steps. The next look goes on where this one ended, and pods that no steps were left for keep what was
+//! set aside for them. Nothing has shown that they are entitled to less by now, and the pods evicted for them would else have
+//! gone in vain.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,15 +14,15 @@ use crate::decide::{fit, trail_pod};
 use crate::ids::{NodeId, PodId, QueueId};
 use crate::trail::Trail;
 
-/// What a look before has set aside, by the pods that it is for.
+/// What the look before has set aside, by the pods that it is for.
 type Earlier = BTreeMap<PodId, SetAside>;
 
-/// Pods of a set for whom no steps were left: all from this one on.
+/// A set, and the place of its first pod that no steps were left for.
 type Left<'a> = (&'a Set, usize);
 
 impl Look {
-    /// Looks at all that waits in a queue, from where the last look at it ended. Returns behind how many of that the next one begins: none
-    /// where all were looked at.
+    /// Looks at all that waits in a queue, from where the last look at it ended. Returns how many sets the next look starts
+    /// behind: 0 where all were looked at.
     pub(super) fn look_at_sets(
         &mut self,
         cluster: &mut Cluster,
@@ -32,7 +33,8 @@ impl Look {
         let earlier = cluster.asides_of(queue);
         let begun = Some(cluster.sets_looked_at(queue)).filter(|begun| *begun < sets.len());
         let begun = begun.unwrap_or(0);
-        // Those for whom no steps were left come first now, or they never would; and get nothing of what is for those that go before them.
+        // The sets that no steps were left for come first now, or they never would. They get nothing of what is kept for the sets
+        // before them.
         let (before, behind) = sets.split_at(begun);
         self.keep_for(cluster, &earlier, before.iter().map(|set| (set, 0)));
         let (kept, groups) = (self.assumed.len(), self.groups.clone());
@@ -53,7 +55,7 @@ impl Look {
             };
             if let Some(from) = left_from {
                 left.push((set, from));
-                // One that has had all steps is not looked at for ever.
+                // A set that has had all steps of a look is not looked at for ever.
                 next = next.or(Some(begun + index.max(1)));
             }
         }
@@ -61,12 +63,13 @@ impl Look {
         next.filter(|next| *next < sets.len()).unwrap_or(0)
     }
 
-    /// From which of its pods on steps were left for none of them, where the last of them did not suffice. Those that had all steps of a look are given up.
+    /// Looks at one set. Returns the place of its first pod that no steps were left for, or none. A pod or a gang that had all
+    /// steps of a look is given up.
     fn look_at_set(&mut self, cluster: &mut Cluster, set: &Set, has_all_steps: bool) -> Option<usize> {
         match set {
             Set::OneByOne(shape, pods) => {
                 for (index, pod) in pods.iter().enumerate() {
-                    // Without steps nobody is found who could be spared.
+                    // Without steps, nothing would show which of the victims could be spared.
                     if self.effort.is_spent() {
                         return Some(index);
                     }
@@ -96,7 +99,7 @@ impl Look {
         }
     }
 
-    /// Counts these pods as let in where they were expected before, as far as there still is room.
+    /// Counts these pods as let in where the look before expected them, as far as there still is room.
     fn keep_for<'s>(&mut self, cluster: &mut Cluster, earlier: &Earlier, left: impl Iterator<Item = Left<'s>>) {
         if earlier.is_empty() {
             return;
@@ -162,12 +165,12 @@ impl Look {
         self.assume(cluster, id, grant)
     }
 
-    /// Counts the first so many as waiting again, whose turn it is.
+    /// Counts the first `count` assumed pods as waiting again: it is their turn.
     fn forget_first(&mut self, cluster: &mut Cluster, count: usize) {
         for assumed in self.assumed.drain(..count).rev() {
             cluster.no_longer_assume(assumed);
         }
-        // What was found out about others may rest on what was assumed.
+        // What was found out about other pods may rest on what was assumed.
         self.pools.close();
     }
 }

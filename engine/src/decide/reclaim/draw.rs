@@ -1,4 +1,4 @@
-//! Candidates one after the other by rank, as many as somebody wants.
+//! Draws candidates one after the other by rank, as many as are wanted.
 
 use std::collections::BTreeSet;
 
@@ -13,19 +13,19 @@ use crate::decide::effort::Effort;
 pub(super) struct Draw<'c> {
     cluster: &'c Cluster,
     effort: &'c Effort,
-    /// What those are charged for any of whom it is drawn from.
+    /// Pods are drawn that are charged for any of these.
     wanted: Vec<Wanted>,
     /// The place of the next pod by rank.
     next: usize,
-    /// Gangs as wholes, and pods with those that share their claims. A gang comes up with the first of its pods, none of which has a higher
-    /// rank; the others with the pod that pays.
+    /// Gangs as wholes, and pods with those that share their claims, that are not drawn yet. A gang comes up with the first of
+    /// its pods, none of which has a higher rank than the whole. Pods that share claims come up with the pod that pays.
     wholes: BTreeSet<(Rank, usize)>,
-    /// Those that have come up.
+    /// The wholes that have come up.
     known: BTreeSet<usize>,
 }
 
 impl<'c> Draw<'c> {
-    /// Among those that are charged for any of `needs`.
+    /// Starts a draw among pods that are charged for any of `needs`.
     pub(super) fn new(cluster: &'c Cluster, needs: &[Need], effort: &'c Effort) -> Self {
         let wanted: BTreeSet<_> = needs.iter().map(|(place, dimension, _)| (*place, *dimension)).collect();
         Self {
@@ -38,7 +38,8 @@ impl<'c> Draw<'c> {
         }
     }
 
-    /// The next one; none where no steps are left, since anybody can have any number of pods that nobody may take back.
+    /// Returns the next candidate; none where no steps are left, since a user can have any number of pods that nobody may take
+    /// back.
     pub(super) fn next(&mut self, victims: &mut Victims) -> Option<usize> {
         loop {
             let kinds = victims.kinds(self.cluster);

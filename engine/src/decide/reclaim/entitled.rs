@@ -1,4 +1,5 @@
-//! What queues deserve with the pods that wait in them: for whom others are evicted, and who goes before whoever only borrows.
+//! Whether queues stay within what they deserve together with the pods that wait in them. This decides for which pods others are
+//! evicted, and which pods go before those that only borrow.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use crate::cluster::waiting::Shape;
 use crate::decide::line::{InLine, alternatives_of};
 use crate::ids::{PodId, QueueId};
 
-/// What a waiting pod would be charged.
+/// Returns what a waiting pod would be charged.
 pub(super) fn asked(cluster: &Cluster, id: PodId, alternative: Option<&Alternative>) -> Vec<(Dimension, i128)> {
     let charge = cluster.pod(id).map(|pod| cluster.charge(pod, alternative));
     let amounts = charge.iter().flat_map(|charge| charge.amounts.iter());
@@ -19,7 +20,7 @@ pub(super) fn asked(cluster: &Cluster, id: PodId, alternative: Option<&Alternati
         .collect()
 }
 
-/// Whether with this pod its queue, and everything above it, stays within what it deserves.
+/// Whether the pod's queue, and everything above it, stays within what it deserves with this pod.
 pub(super) fn is_entitled(cluster: &Cluster, shape: &Shape, id: PodId, alternative: Option<&Alternative>) -> bool {
     let asked = asked(cluster, id, alternative);
     cluster
@@ -27,7 +28,8 @@ pub(super) fn is_entitled(cluster: &Cluster, shape: &Shape, id: PodId, alternati
         .all(|level| stays_within(cluster, level, asked.iter().copied()))
 }
 
-/// Whether with all of these pods their queues, and everything above them, stay within what they deserve, whichever of its alternatives each gets.
+/// Whether the queues of these pods, and everything above them, stay within what they deserve with all of these pods, whichever
+/// of its alternatives each pod gets.
 pub(super) fn are_entitled(cluster: &Cluster, pods: &[InLine]) -> bool {
     let mut most = BTreeMap::<QueueId, Totals>::new();
     for (id, shape) in pods {
@@ -50,7 +52,7 @@ pub(super) fn are_entitled(cluster: &Cluster, pods: &[InLine]) -> bool {
         .all(|(level, most)| stays_within(cluster, *level, most.iter()))
 }
 
-/// Whether a level that is given so much more has no more than it deserves.
+/// Whether a level that is given this much more has no more than it deserves.
 fn stays_within(cluster: &Cluster, level: QueueId, mut more: impl Iterator<Item = (Dimension, i128)>) -> bool {
     more.all(|(dimension, amount)| {
         let deserved = cluster.deserved_by_spec(level, dimension);

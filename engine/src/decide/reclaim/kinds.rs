@@ -1,7 +1,8 @@
-//! What pods give who hold the same, found once for all that is planned of them: anybody can make one kind of each of his pods.
+//! Kinds of pods: pods of a queue that hold the same give the same. That is found out once for all plans about them. A user can
+//! make each of their pods a kind of its own.
 //!
-//! Pods that are taken back meanwhile stay listed: who draws them sees that they are gone, and the most that anybody gives is no less than
-//! what somebody does. Who is there again was not listed by what was found meanwhile.
+//! Pods that are taken back meanwhile stay listed. Drawing such a pod shows that it is gone, and the most that one pod of a list
+//! gives is never less than what a remaining pod gives. Pods that come back are missing in what was found while they were gone.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -17,18 +18,18 @@ use crate::ids::QueueId;
 /// Where something is missing, and what.
 pub(super) type Wanted = (Place, Dimension);
 
-/// Pods of a queue that hold the same.
+/// Pods of a queue that hold the same amounts.
 pub(super) struct Kind {
     queue: QueueId,
     held: Held,
     /// The lowest level above the waiting queue that their queue is part of.
     level: usize,
-    /// The priority with which those that may be taken back end.
+    /// Pods of this kind may be taken back below this priority; none where all may.
     end: Option<i32>,
 }
 
 impl Kind {
-    /// How much one of them gives there.
+    /// Returns how much one pod of this kind gives there.
     fn gives(&self, (place, dimension): Wanted) -> i64 {
         if place.is_reached_from(self.level) {
             self.held.0.get(dimension)
@@ -37,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// Those that may be taken back, the first first.
+    /// Returns the pods that may be taken back, in the order in which they are.
     pub(super) fn turns<'c>(&self, cluster: &'c Cluster) -> impl Iterator<Item = &'c Turn> + use<'c> {
         let turns = cluster.queue(self.queue).holders.alike_to(&self.held);
         let end = self.end;
@@ -50,19 +51,20 @@ impl Kind {
     }
 }
 
-/// From where kinds are seen: each queue that has any, the lowest level above the waiting queue that it is part of, and the priority with which
-/// its pods that may be taken back end. By that, kinds of pods are the same for all who look.
+/// From where kinds are seen: for each queue that has any, the lowest level above the waiting queue that it is part of, and the
+/// priority below which its pods may be taken back. Waiting pods with the same view see the same kinds.
 pub(super) type View = Rc<[(QueueId, usize, Option<i32>)]>;
 
-/// How many views are kept: a gang has as many as it has priorities and sets of dimensions, and each has all kinds of pods.
+/// How many views are kept. A gang has as many views as it has priorities and sets of dimensions, and each holds all kinds of
+/// pods.
 const MOST_VIEWS: usize = 8;
 
-/// Kinds of pods that nobody looks at just now, kept for the next who sees the same.
+/// Kinds that are not in use just now, kept for the next pool with the same view.
 #[derive(Default)]
 pub(super) struct Kept(Vec<Kinds>);
 
 impl Kept {
-    /// Keeps kinds; the oldest go where there are too many.
+    /// Keeps kinds. The oldest are dropped where there are too many.
     pub(super) fn keep(&mut self, kinds: Kinds) {
         if self.0.len() >= MOST_VIEWS {
             self.0.remove(0);
@@ -70,27 +72,27 @@ impl Kept {
         self.0.push(kinds);
     }
 
-    /// Gives out those that are seen from there.
+    /// Takes out the kinds with this view.
     pub(super) fn take(&mut self, view: &View) -> Option<Kinds> {
         let place = self.0.iter().position(|kinds| kinds.view == *view)?;
         Some(self.0.remove(place))
     }
 
-    /// All but the first so many of those that were counted as gone are there again.
+    /// Notes that all but the first `gone` of the pods that were counted as gone are there again.
     pub(super) fn put_back(&mut self, gone: usize) {
         let kept = std::mem::take(&mut self.0).into_iter();
         self.0 = kept.filter_map(|kinds| kinds.after_putting_back(gone)).collect();
     }
 }
 
-/// The kinds that give one thing, those of each queue by how much, the most first.
+/// The kinds that give one thing, by queue, with how much one pod gives. In each queue, those that give most come first.
 type Givers = Rc<[Vec<(i64, usize)>]>;
 
-/// All kinds of pods that may be taken back, and what was found of them. What goes over all of them costs a step for each.
+/// All kinds of pods that may be taken back, and what was found out about them. Going over all of them costs a step for each.
 pub(super) struct Kinds {
     view: View,
     all: Vec<Kind>,
-    /// How many pods were counted as gone when they were found.
+    /// How many pods were counted as gone when the kinds were found.
     gone: usize,
     most_charged: HashMap<Wanted, i64>,
     most_requested: HashMap<Dimension, i64>,
@@ -98,15 +100,15 @@ pub(super) struct Kinds {
     in_order: HashMap<Box<[Wanted]>, InOrder>,
 }
 
-/// Pods by rank, be they candidates or not, as many as somebody has drawn.
+/// Pods by rank, whether they are candidates or not, as many as were drawn so far.
 struct InOrder {
     drawn: Vec<Turn>,
-    /// The first of each kind that was not drawn.
+    /// The first pod of each kind that was not drawn yet.
     heads: BTreeMap<Turn, usize>,
 }
 
 impl Kinds {
-    /// All that are seen from there, as long as so many pods are counted as gone.
+    /// Finds all kinds with this view. They hold as long as `gone` pods are counted as gone.
     pub(super) fn find(cluster: &Cluster, view: &View, gone: usize) -> Self {
         let mut all = Vec::new();
         for (queue, level, end) in view.iter() {
@@ -129,8 +131,9 @@ impl Kinds {
         }
     }
 
-    /// What holds of them when all but the first so many of those that were counted as gone are there again: none where some of these were gone
-    /// when they were found. Who was drawn in which order may have left some out.
+    /// Returns what still holds when all but the first `gone` of the pods that were counted as gone are there again. None where
+    /// some of these were gone when the kinds were found. The order in which pods were drawn is dropped, since it may have left
+    /// some out.
     pub(super) fn after_putting_back(mut self, gone: usize) -> Option<Self> {
         self.in_order.clear();
         (self.gone <= gone).then_some(self)
@@ -140,7 +143,7 @@ impl Kinds {
         &self.all[kind]
     }
 
-    /// The most that one pod gives of this; 0 where nobody gives any.
+    /// Returns the most that one pod gives of this; 0 where no pod gives any.
     pub(super) fn most_charged(&mut self, wanted: Wanted, effort: &Effort) -> i64 {
         let all = &self.all;
         *self.most_charged.entry(wanted).or_insert_with(|| {
@@ -149,7 +152,7 @@ impl Kinds {
         })
     }
 
-    /// The most that one pod gives of this on its node.
+    /// Returns the most that one pod gives of this dimension on its node.
     pub(super) fn most_requested(&mut self, dimension: Dimension, effort: &Effort) -> i64 {
         let all = &self.all;
         *self.most_requested.entry(dimension).or_insert_with(|| {
@@ -159,7 +162,7 @@ impl Kinds {
         })
     }
 
-    /// Of each queue whose pods give this, how much of it one pod of each kind gives.
+    /// Returns, for each queue whose pods give this, how much of it one pod of each kind gives.
     pub(super) fn givers(&mut self, wanted: Wanted, effort: &Effort) -> Givers {
         let all = &self.all;
         let givers = self.givers.entry(wanted).or_insert_with(|| {
@@ -180,7 +183,8 @@ impl Kinds {
         Rc::clone(givers)
     }
 
-    /// The pod of this place by rank, candidate or not, of those that give any of what is `wanted`; of all, where nothing is.
+    /// Returns the pod at this place by rank, candidate or not, among the pods that give any of what is `wanted`; among all pods
+    /// where nothing is `wanted`.
     pub(super) fn turn(
         &mut self,
         cluster: &Cluster,

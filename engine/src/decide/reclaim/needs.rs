@@ -8,18 +8,19 @@ use crate::policies::capacity;
 /// Where something is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Place {
-    /// On the node.
+    /// On the node itself.
     Node,
-    /// Of what the node has for pods without GPU (CrossQuota).
+    /// In the quota that the node has for pods without GPU (`CrossQuota`).
     NodeQuota,
     /// At this level above the queue: 0 is the queue itself.
     Level(usize),
-    /// In the cluster.
+    /// In the cluster as a whole.
     Cluster,
 }
 
 impl Place {
-    /// Whether what pods give is missing there whose queue is part of no lower level above the waiting queue than this.
+    /// Whether pods of a queue can give what is missing here. `lowest` is the lowest level above the waiting queue that their
+    /// queue is part of.
     pub(super) fn is_reached_from(self, lowest: usize) -> bool {
         match self {
             Self::Level(level) => lowest <= level,
@@ -30,12 +31,12 @@ impl Place {
 
 pub(super) type Need = (Place, Dimension, i128);
 
-/// What a pod lacks that is to go to a node.
+/// What a pod lacks to go to a node.
 #[derive(Clone, Copy)]
 pub(super) struct Lack<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) needs: &'a [Need],
-    /// The dimensions of shares of its cards, or of its devices, where these have no room as they are in use now.
+    /// The dimensions of shares of the node's cards, or of its devices, where these have no room as they are in use now.
     pub(super) of_cards: &'a [Dimension],
     /// The node; none where only quota is missing.
     pub(super) node: Option<NodeId>,
@@ -49,7 +50,7 @@ impl Lack<'_> {
         missing.any(|missing| self.is_same(dimension, *missing))
     }
 
-    /// Whether two dimensions are about the same things: a card is one of the resource that it is requested as.
+    /// Whether two dimensions are about the same things: a card counts as one of the resource that it is requested as.
     pub(super) fn is_same(&self, a: Dimension, b: Dimension) -> bool {
         let resource = |dimension| match dimension {
             Dimension::Resource(resource) => Some(resource),
@@ -60,7 +61,7 @@ impl Lack<'_> {
     }
 }
 
-/// What is missing in the queue and at each level above it.
+/// Returns what is missing in the queue and at each level above it.
 pub(super) fn missing_at_levels(cluster: &Cluster, queue: QueueId, asked: &[(Dimension, i128)]) -> Vec<Need> {
     let mut needs = Vec::new();
     for (dimension, amount) in asked {

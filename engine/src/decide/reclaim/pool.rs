@@ -1,4 +1,4 @@
-//! The cheapest of those who may be taken back that give what is missing.
+//! Finds the cheapest set of pods to take back that gives what is missing.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -24,20 +24,21 @@ use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::policies::mgpu::STEPS;
 use crate::policies::reclaim::{Candidate, cost, select};
 
-/// How many pods beside those on a node are considered for what is missing elsewhere than on the node.
+/// How many candidates beside those on a node are considered for what is missing elsewhere than on the node.
 const ELSEWHERE: usize = 64;
 
-/// What a set costs: less is better. The highest priority in it, how many pods it is, and their ranks, the dearest first.
+/// What a set of candidates costs; less is better. In this order: the highest priority in the set, the number of its pods, and
+/// their ranks, the dearest first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Cost(Option<i32>, usize, Vec<Rank>);
 
-/// A set, by the places of its candidates, the dearest first, and what it costs.
+/// A set and what it costs. The set is given by the places of its candidates, the dearest first.
 type Priced = (Cost, Vec<usize>);
 
-/// Who is taken back, and for what.
+/// Which candidates are taken back, and for what.
 pub(super) struct Plan {
     cost: Cost,
-    /// Who, the dearest first.
+    /// The candidates, the dearest first.
     pub(super) set: Vec<usize>,
     /// The dimensions that are missing.
     pub(super) missing: Vec<Dimension>,
@@ -51,21 +52,21 @@ impl Plan {
     }
 }
 
-/// What pods have in common for which the same may be taken back.
+/// What waiting pods must have in common so that the same candidates may be taken back for them.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Key {
-    /// Their queue: whose pods are its own, and who borrows from it, is seen from there.
+    /// Their queue. It decides which pods are of the same queue, and which queues borrow.
     queue: QueueId,
-    /// The priority that pods of the same queue are below.
+    /// Pods of the same queue may be taken back below this priority.
     priority: i32,
-    /// Their own gang: it is not taken back for one of its own.
+    /// Their own gang: it is not taken back for one of its own pods.
     gang: Option<WorkloadId>,
     /// The dimensions that they ask for.
     dimensions: Vec<Dimension>,
 }
 
 impl Key {
-    /// Of pods of this shape, which ask for these.
+    /// Returns the key for pods of this shape, which ask for these dimensions.
     pub(super) fn new(cluster: &Cluster, shape: &Shape, dimensions: impl Iterator<Item = Dimension>) -> Self {
         let dimensions: BTreeSet<_> = dimensions.collect();
         Self {
@@ -76,44 +77,44 @@ impl Key {
         }
     }
 
-    /// Whether nothing but their gang differs.
+    /// Whether the two keys differ in nothing but their gang.
     fn is_alike_but_for_gang(&self, other: &Self) -> bool {
         (self.queue, self.priority) == (other.queue, other.priority) && self.dimensions == other.dimensions
     }
 }
 
-/// Who may be taken back for pods that have this in common.
+/// The pods that may be taken back for waiting pods with this key.
 pub(super) struct Pool {
     pub(super) key: Key,
     victims: Victims,
-    /// How many were taken back and how many let in when it was found: who has what was seen by that.
+    /// How many pods were taken back and how many let in when the pool was found: it shows what others had at that point.
     found_at: FoundAt,
 }
 
 /// How many pods were taken back, and how many were let in, in a look.
 pub(super) type FoundAt = (usize, usize);
 
-/// What is asked for one pod.
+/// The question which candidates make room for one pod.
 struct Question<'a> {
     cluster: &'a Cluster,
     shape: &'a Shape,
     alternative: Option<&'a Alternative>,
-    /// What is missing in its queue and above it.
+    /// What is missing in the pod's queue and above it.
     levels: Vec<Need>,
-    /// Who gives any of that, the first of them.
+    /// The first candidates that give any of that.
     elsewhere: Vec<usize>,
-    /// What it asks of the quotas of GPU nodes, where these decide.
+    /// What the pod asks of the quotas of GPU nodes, where these decide.
     quotas: Option<Vec<i64>>,
-    /// Where it asks for shares of cards (mGPU).
+    /// The question to the cards of nodes, where the pod asks for shares of cards (mGPU).
     cards: Option<WithoutSome<'a>>,
-    /// Of shares everything is missing together: compute may be free on the one card, and memory on the other. So are the cards that
-    /// claims ask for: the device that is free may not be the one.
+    /// Shares count as missing all together: compute may be free on one card, and memory on another. So do the cards that claims
+    /// ask for: the free device may not be the right one.
     of_cards: Vec<Dimension>,
     effort: &'a Effort,
 }
 
 impl Question<'_> {
-    /// What is missing wherever it goes.
+    /// Returns what is missing wherever the pod goes.
     fn above(&self) -> Lack<'_> {
         Lack {
             cluster: self.cluster,
@@ -123,12 +124,12 @@ impl Question<'_> {
         }
     }
 
-    /// Whether the cards of a node have room for it without these pods.
+    /// Whether the cards and devices of a node have room for the pod without these other pods.
     fn fits(&self, node: NodeId, without: &[PodId]) -> bool {
         let devices_suffice = || {
             let node = self.cluster.node(node);
             let task = &self.shape.task;
-            // Of what all nodes share: there are as many such questions about one node as there are sets of pods on it.
+            // Takes the steps that all nodes share: this is asked about one node as often as there are sets of pods on it.
             self.effort.share(STEPS, |steps| {
                 self.cluster
                     .devices_suffice(task, self.alternative, node, without, steps)
@@ -138,8 +139,8 @@ impl Question<'_> {
             && (self.shape.task.claimed.is_none() || devices_suffice())
     }
 
-    /// Of which shares or cards there is too little on a node that lacks this: where the number of some cards does not suffice, of
-    /// those.
+    /// Returns of which shares or cards a node has too little, where it lacks `missing`. Where the number of some cards does not
+    /// suffice, only those cards count.
     fn of_cards_on(&self, missing: &[Need]) -> Cow<'_, [Dimension]> {
         let is_card = |dimension: &&Dimension| dimension.card().is_some();
         let is_short = |card: &&Dimension| is_card(card) && missing.iter().any(|(_, missing, _)| missing == *card);
@@ -159,7 +160,8 @@ impl Question<'_> {
         self.cards.as_ref().is_none_or(|cards| cards.could_take(node))
     }
 
-    /// What it lacks of a node, and of what that has for pods without GPU; none where it could not go there whatever came free.
+    /// Returns what the pod lacks on a node: of the node itself, and of its quota for pods without GPU. None where the pod could
+    /// not go there whatever came free.
     fn missing_on(&self, node: NodeId) -> Option<Vec<Need>> {
         let lacking = fit::lacking(self.cluster, self.shape, self.alternative, node)?;
         let of_node = lacking
@@ -174,8 +176,8 @@ impl Question<'_> {
         Some(of_node.chain(of_quotas).collect())
     }
 
-    /// Whether some node has room for it as it is; and of the others that could take it, how many pods at least have to go, those
-    /// first from which the fewest have to.
+    /// Returns whether some node has room for the pod as it is, and the other nodes that could take it. With each of these stands
+    /// how many pods at least have to go; the nodes where the fewest have to go come first.
     fn survey(&self, most: &BTreeMap<Dimension, i64>) -> (bool, Vec<(usize, NodeId)>) {
         let (mut has_room, mut others) = (false, Vec::new());
         for node in fit::nodes_for(self.cluster, self.alternative) {
@@ -193,7 +195,7 @@ impl Question<'_> {
                 has_room = true;
                 continue;
             }
-            // Where nobody gives what is lacking, nobody need be looked at.
+            // Where nobody gives what the node lacks, its pods need not be looked at.
             let pods = missing.iter();
             let pods = pods.map(|(_, dimension, amount)| pods_for(*amount, most.get(dimension).copied()));
             if let Some(pods) = pods.collect::<Option<Vec<_>>>() {
@@ -206,7 +208,7 @@ impl Question<'_> {
 }
 
 impl Pool {
-    /// Whoever may be taken back for a pod of this shape, whichever of the dimensions of the key it lacks.
+    /// Collects the pods that may be taken back for a pod of this shape, whichever of the key's dimensions it lacks.
     pub(super) fn new(
         cluster: &Cluster,
         shape: &Shape,
@@ -219,13 +221,13 @@ impl Pool {
         Self { key, victims, found_at }
     }
 
-    /// Whether it is, but for their gang, that of pods that have this in common, so that not each gang costs a look at all queues: nothing else
-    /// differs, and others have what they had when it was found.
+    /// Whether the pool also serves waiting pods with this key, so that not each gang costs a look at all queues. It does where
+    /// nothing but their gang differs and others have what they had when the pool was found.
     pub(super) fn serves_another_gang(&self, key: &Key, at: FoundAt) -> bool {
         self.found_at == at && self.key.is_alike_but_for_gang(key)
     }
 
-    /// The same for pods of another gang.
+    /// Turns the pool into one for pods of another gang.
     pub(super) fn of_another_gang(self, key: Key) -> Self {
         Self {
             victims: self.victims.of_another_gang(key.gang, self.found_at.0),
@@ -234,27 +236,27 @@ impl Pool {
         }
     }
 
-    /// What was found of kinds of pods, for others who see the same.
+    /// Returns the kinds of pods that were found, for other pools with the same view.
     pub(super) fn into_kinds(self) -> Option<Kinds> {
         self.victims.into_kinds()
     }
 
-    /// What others have found who saw the same.
+    /// Takes over the kinds that another pool with the same view has found.
     pub(super) fn know(&mut self, kept: &mut Kept) {
         self.victims.know(kept);
     }
 
-    /// These are counted as gone.
+    /// Marks these pods as gone.
     pub(super) fn note_gone(&mut self, gone: &[PodId]) {
         self.victims.note_gone(gone);
     }
 
-    /// Whether it is for the same pods, and of the same queues.
+    /// Whether both pools are for the same pods and of the same queues.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         self.key == other.key && self.victims.are_of_queues_of(&other.victims)
     }
 
-    /// The pods of candidates.
+    /// Returns the pods of candidates.
     pub(super) fn pods(&self, places: &[usize]) -> Vec<PodId> {
         self.victims.pods(places)
     }
@@ -264,7 +266,7 @@ impl Pool {
         self.victims.take(places)
     }
 
-    /// The cheapest set for any node.
+    /// Returns the cheapest set for any node.
     pub(super) fn cheapest(
         &mut self,
         cluster: &Cluster,
@@ -301,7 +303,7 @@ impl Pool {
         self.cheapest_for(&question, fewest)
     }
 
-    /// The cheapest set for any node, of which at least so many pods have to be.
+    /// Returns the cheapest set for any node, where at least `fewest` pods have to go.
     fn cheapest_for(&mut self, question: &Question<'_>, fewest: usize) -> Option<Plan> {
         let Question { cluster, effort, .. } = *question;
         let above = question.above();
@@ -312,20 +314,21 @@ impl Pool {
         let mut best: Option<Plan> = None;
         let most_on_node = self.victims.most_on_node(cluster, &self.key.dimensions, effort);
         let (has_room, others) = question.survey(&most_on_node);
-        // Whichever node has room, the same is missing elsewhere.
+        // Whichever of these nodes the pod goes to, the same is missing elsewhere.
         if has_room {
             keep_cheaper(&mut best, for_all(self), &above);
         }
         let mut looked_at = HashSet::new();
         let mut others = others.into_iter().peekable();
-        // Nodes come up with the first of their pods. The best so far, or nobody, when they have cost what all together may.
+        // Each node comes up with the first of its pods by rank. When all nodes together have cost what they may, the best set so
+        // far is returned, or none.
         for place in 0.. {
             let kinds = self.victims.kinds(cluster);
             let Some(turn) = kinds.turn(cluster, &[], place, effort).cloned() else {
                 break;
             };
             effort.spend(1);
-            // Nobody can do better on a node that is left than this pod with as many as it takes there.
+            // On the remaining nodes, no set can be cheaper than this pod with as many pods as it takes there.
             let beats = |best: &Plan, pods: usize| {
                 let bound = Cost(Some(turn.priority), fewest.max(pods), vec![Rank::of(&turn)]);
                 best.cost <= bound
@@ -333,7 +336,8 @@ impl Pool {
             while let Some((pods, node)) = others.peek().copied()
                 && !effort.is_spent()
             {
-                // Where fewer would do than by the best so far, that is seen now, and not when all others have come up.
+                // A node where fewer pods would do than in the best set so far is looked at now, and not only when all others
+                // have come up.
                 let is_fewer = |best: &Plan| fewest.max(pods) < best.cost.1 && !beats(best, pods);
                 if !looked_at.contains(&node) && !best.as_ref().is_some_and(is_fewer) {
                     break;
@@ -355,7 +359,8 @@ impl Pool {
         best
     }
 
-    /// The first that give any of what is missing in the queue and above it, and whether they are all that do.
+    /// Returns the first candidates that give any of what is missing in the queue and above it, and whether these are all that
+    /// do.
     fn elsewhere(&mut self, cluster: &Cluster, levels: &[Need], effort: &Effort) -> (Vec<usize>, bool) {
         let mut found = Vec::new();
         if levels.is_empty() {
@@ -374,8 +379,8 @@ impl Pool {
         (found, false)
     }
 
-    /// Those who give most of what is missing in the queue and above it, where the first do not suffice: the many small pods that are
-    /// taken back before them would hide them for ever.
+    /// Adds the candidates that give most of what is missing in the queue and above it, for when the first candidates do not
+    /// suffice. Otherwise many small pods that rank before them would hide them for ever.
     fn most_elsewhere(&mut self, question: &Question<'_>) -> Vec<usize> {
         let mut places = question.elsewhere.clone();
         places.extend(self.victims.who_give_most(&question.above(), question.effort));
@@ -383,7 +388,7 @@ impl Pool {
         places
     }
 
-    /// The cheapest set for a node, where that is better than the best so far.
+    /// Finds the cheapest set for a node, and keeps it where it is better than the best so far.
     fn look_at(&mut self, question: &Question<'_>, node: NodeId, best: &mut Option<Plan>) {
         let Question { cluster, effort, .. } = *question;
         effort.look_at_node(question.shape);
@@ -400,7 +405,7 @@ impl Pool {
         }
         let of_cards = question.of_cards_on(&missing);
         if !cards_fit && of_cards.is_empty() {
-            // Devices that are no cards are nobody's to give back.
+            // The missing devices are no cards, so no pod can be made to give them back.
             return;
         }
         let needs: Vec<Need> = question.levels.iter().copied().chain(missing).collect();
@@ -417,7 +422,7 @@ impl Pool {
         keep_cheaper(best, cost, &lack);
     }
 
-    /// The cheapest set of these candidates that gives all that is missing, and without which the pod `fits`.
+    /// Returns the cheapest set of these candidates that gives all that is missing, and without which the pod `fits`.
     fn cheapest_of(
         &self,
         places: &[usize],
@@ -464,7 +469,7 @@ impl Pool {
     }
 }
 
-/// Whether a dimension is what cards are shared by.
+/// Whether cards are shared by this dimension.
 pub(super) fn is_share(cluster: &Cluster, dimension: Dimension) -> bool {
     let resource = dimension
         .resource()

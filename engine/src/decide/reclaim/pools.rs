@@ -1,10 +1,11 @@
-//! Who may be taken back, kept from one pod of a look to the next: to find them costs more than to choose among them.
+//! The pods that may be taken back, kept from one pod of a look to the next: finding them costs more than choosing among them.
 
 use super::kinds::Kept;
 use super::pool::{FoundAt, Key, Pool};
 use crate::ids::PodId;
 
-/// The pool of the pods that are looked at, and what was found of kinds of pods for others: a gang may have pods of many kinds in turn.
+/// The pool for the pods that are being looked at, and the kinds of pods that were found for other pools: a gang may have pods of
+/// many kinds in turn.
 #[derive(Default)]
 pub(super) struct Pools {
     open: Option<Pool>,
@@ -20,8 +21,8 @@ impl Pools {
         self.open.as_mut()
     }
 
-    /// The pool of pods that have this in common, found `anew` where the one that is open is another. So it stands by now, with these counted as
-    /// gone.
+    /// Returns the pool for waiting pods with this key, as it stands now: the pods in `gone` are counted as gone. The pool is
+    /// found `anew` where the one that is open does not serve these pods.
     pub(super) fn open(&mut self, key: &Key, at: FoundAt, gone: &[PodId], anew: impl Fn(bool) -> Pool) -> &mut Pool {
         if self.open.as_ref().is_some_and(|pool| pool.key != *key) {
             self.reopen(key.clone(), at, gone);
@@ -39,23 +40,23 @@ impl Pools {
         })
     }
 
-    /// What was found out of who may be taken back holds no more; what kinds of pods there are does.
+    /// Closes the pool: what it knows about candidates no longer holds. What kinds of pods there are does, and is kept.
     pub(super) fn close(&mut self) {
         if let Some(kinds) = self.open.take().and_then(Pool::into_kinds) {
             self.kinds.keep(kinds);
         }
     }
 
-    /// All but these that were counted as gone are there again.
+    /// Notes that of the pods that were counted as gone, all but those in `gone` are there again.
     pub(super) fn turn_back(&mut self, at: FoundAt, gone: &[PodId]) {
         if let Some(key) = self.open.as_ref().map(|pool| pool.key.clone()) {
             self.reopen(key, at, gone);
         }
-        // With what was found for the pool that was open.
+        // This includes what was found for the pool that was open.
         self.kinds.put_back(gone.len());
     }
 
-    /// Keeps the pool for pods of another gang, if it is theirs too; or closes it.
+    /// Keeps the pool for pods of another gang if it serves them too; closes it otherwise.
     fn reopen(&mut self, key: Key, at: FoundAt, gone: &[PodId]) {
         if self
             .open

@@ -1,4 +1,4 @@
-//! Who waits in a queue for something that others could give back.
+//! Which pods wait in a queue for something that others could give back.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use crate::decide::line::{InLine, first_missing};
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::Cure;
 
-/// Pods that wait.
+/// Pods that wait and are looked at together or one by one.
 pub(super) enum Set {
     /// Pods of one shape, each by itself.
     OneByOne(Arc<Shape>, Vec<PodId>),
@@ -21,7 +21,7 @@ pub(super) enum Set {
 }
 
 impl Set {
-    /// The pod that goes first.
+    /// Returns the pod that goes first.
     pub(super) fn first(&self) -> Option<PodId> {
         match self {
             Self::OneByOne(_, pods) => pods.first().copied(),
@@ -30,7 +30,7 @@ impl Set {
     }
 }
 
-/// What waits in a queue for something that others could give back, first to go first.
+/// Returns the sets of pods that wait in a queue for something that others could give back; the set that goes first comes first.
 pub(super) fn waiting_sets(cluster: &Cluster, queue: QueueId, now: Timestamp) -> Vec<Set> {
     let refused = cluster.queue(queue).waiting.peers().filter(|(_, peers)| {
         let reason = peers.refused.map(|refused| refused.reason);
@@ -45,7 +45,7 @@ pub(super) fn waiting_sets(cluster: &Cluster, queue: QueueId, now: Timestamp) ->
             Some((id, _)) if !gangs.insert(id) => continue,
             Some((id, workload)) => {
                 let pods = first_missing(cluster, id);
-                // One whose pods are in several queues is looked at in that of the first of them alone.
+                // A gang whose pods are in several queues is looked at in the queue of its first pod alone.
                 let is_here = pods.first().is_some_and(|(_, shape)| shape.queue == queue);
                 let may_get_in = |(pod, _): &InLine| may_get_in(cluster, *pod, now);
                 if !is_here || pods.len() < workload.missing() || !pods.iter().all(may_get_in) {
@@ -65,12 +65,12 @@ pub(super) fn waiting_sets(cluster: &Cluster, queue: QueueId, now: Timestamp) ->
     sets.into_iter().map(|(.., set)| set).collect()
 }
 
-/// Whether the API server has not refused to let a pod in, and the scheduler has placed what was let in of its controller: others would be
-/// evicted for it in vain, again and again.
+/// Whether a pod may get in at all: the API server has not refused to let it in, and the scheduler has placed the admitted pods
+/// of its controller. Otherwise others would be evicted for it in vain, again and again.
 fn may_get_in(cluster: &Cluster, id: PodId, now: Timestamp) -> bool {
     cluster.pod(id).is_none_or(|pod| {
         pod.waits.as_ref().is_none_or(|waits| {
-            // What others were evicted for before is kept: nobody more is.
+            // The pod keeps what others were evicted for before; no further pod is evicted for it.
             let is_kept_for = || cluster.was_evicted_for(id, &waits.shape);
             waits.write_refusals == 0 && (!cluster.has_come_back(pod, now) || is_kept_for())
         })

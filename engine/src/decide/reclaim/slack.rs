@@ -1,4 +1,4 @@
-//! What those must keep whom something is taken from.
+//! What queues and gangs must keep when something is taken from them.
 
 use std::collections::HashMap;
 
@@ -7,18 +7,18 @@ use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::ids::QueueId;
 
-/// What somebody has beyond what he must keep.
+/// What a queue or a gang has beyond what it must keep.
 pub(super) struct Slack {
-    /// Of this; none where it is pods of a gang.
+    /// The dimension; none where it counts pods of a gang.
     dimension: Option<Dimension>,
-    /// Where it is missing: beyond what is deserved and what is guaranteed.
+    /// How much may be taken where this dimension is missing: what exceeds both what is deserved and what is guaranteed.
     where_missing: i128,
-    /// Where others lack something else, and only take it along: beyond what is guaranteed.
+    /// How much may be taken along where others lack something else: what exceeds what is guaranteed.
     elsewhere: i128,
 }
 
 impl Slack {
-    /// So many pods of a gang.
+    /// Returns a slack of `count` pods of a gang.
     pub(super) fn of_pods(count: i128) -> Self {
         Self {
             dimension: None,
@@ -27,7 +27,7 @@ impl Slack {
         }
     }
 
-    /// What may be taken for what a pod lacks.
+    /// Returns how much may be taken for what a pod lacks.
     pub(super) fn when(&self, lack: &Lack<'_>) -> i128 {
         if self.dimension.is_some_and(|dimension| lack.has(dimension)) {
             self.where_missing
@@ -36,28 +36,29 @@ impl Slack {
         }
     }
 
-    /// The most that may be taken, whatever a pod lacks.
+    /// Returns the most that may be taken, whatever a pod lacks.
     pub(super) fn most(&self) -> i128 {
         self.where_missing.max(self.elsewhere)
     }
 
-    /// So much was taken.
+    /// Notes that `amount` was taken.
     pub(super) fn shrink(&mut self, amount: i128) {
         self.where_missing -= amount;
         self.elsewhere -= amount;
     }
 }
 
-/// What the queues that pods are part of must keep. Queues that are parts of another take from what that one has, together.
+/// What queues must keep when pods that are part of them are taken back. Queues that are parts of one queue take from what that
+/// queue has, together.
 #[derive(Default)]
 pub(super) struct Floors {
-    /// Where the slack of a queue is; none where it need not keep any.
+    /// The place of a queue's slack; none where it need not keep any.
     places: HashMap<(QueueId, Dimension), Option<usize>>,
     pub(super) slack: Vec<Slack>,
 }
 
 impl Floors {
-    /// What a pod takes from what they have beyond that.
+    /// Returns what a pod takes from the slack of these levels.
     pub(super) fn takes(
         &mut self,
         cluster: &Cluster,

@@ -1,4 +1,4 @@
-//! What those are told that are taken back.
+//! What the pods are told that are evicted.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::decide::verdict::is_for;
 use crate::happening::Happening;
 use crate::ids::{PodId, QueueId};
 
-/// The eviction, with what each of its victims is told. The pod asks for so much, with what they make room for, and lacks what is
-/// `missing` of it.
+/// Returns the eviction, with what each of its victims is told. `all_asked` is what the pod asks for that they make room for; of
+/// that it lacks what is `missing`.
 pub(super) fn describe(
     cluster: &Cluster,
     shape: &Shape,
@@ -25,7 +25,8 @@ pub(super) fn describe(
     let name = &cluster.queue(shape.queue).name;
     let of = |queue: QueueId, dimension: Dimension| {
         let has = dimension.format(cluster.queue(queue).allocated_in_all(dimension));
-        // What is counted from what pods ask for is no number for people: a pod that names several cards counts for one of them.
+        // Where a queue names nothing that it deserves, the number is derived from what pods ask for and means nothing to people:
+        // a pod that names several cards counts for one of them.
         if cluster.names_no_deserved(queue, dimension) {
             return format!("has {has} and names nothing that it deserves");
         }
@@ -38,7 +39,7 @@ pub(super) fn describe(
     };
     let everything = all_asked.iter().map(asks).collect::<Vec<_>>().join(", ");
     let pod = waiting.to_ref();
-    // Who reads it may have no rights where the pod is that waits.
+    // The reader of the message may have no rights in the namespace of the waiting pod.
     let for_whom = |victim: &Pod| {
         if victim.namespace == waiting.namespace {
             format!("pod {pod}")
@@ -60,7 +61,7 @@ pub(super) fn describe(
             let path: Vec<_> = cluster.ancestry(shape.queue).collect();
             let below = cluster.ancestry(queue).take_while(|level| !path.contains(level));
             let below: Vec<_> = below.collect();
-            // The part that stands beside the pod's: a queue in it may say nothing of what it deserves.
+            // The ancestor that stands beside the waiting pod's branch: a queue in it may say nothing of what it deserves.
             let branch = *below.last()?;
             let borrows = |dimension: &Dimension| cluster.borrows(&below, *dimension);
             let is_asked = |dimension: &Dimension| all_asked.iter().any(|(asked, _)| asked == dimension);
@@ -76,7 +77,8 @@ pub(super) fn describe(
             } else {
                 format!(", or queue {} that it is a part of,", cluster.queue(branch).name)
             };
-            // What a queue uses and its pods ask for is told to those that it is for. What limits no queue of the pod is missing on the node.
+            // What a queue uses and what its pods ask for is told only to those that the queue is for. A dimension that limits no
+            // queue of the pod is missing on the node.
             let claims = if !is_asked(&dimension) {
                 format!("lacks room on a node; of {what},")
             } else if is_for(cluster, shape.queue, &victim.namespace) {

@@ -9,11 +9,11 @@ use super::sets::waiting_sets;
 use crate::cluster::Cluster;
 use crate::ids::QueueId;
 
-/// How many queues are looked at in one round for pods that claim: each look goes over many pods.
+/// How many queues are looked at in one round for their waiting pods: each look goes over many pods.
 const QUEUES_PER_ROUND: usize = 4;
 
-/// The queues whose turn it is, of these: the one of the highest priority first, then the one with the smallest share. Where more claim
-/// than one round looks at, those come first that have waited longest for it, or the others would be looked at never.
+/// Returns those of these queues whose turn it is: highest priority first, then smallest share. Where more queues claim than one
+/// round looks at, those that have waited longest for a look are taken, or the others would never be looked at.
 pub(super) fn in_turn(cluster: &mut Cluster, waiting: &[QueueId], now: Timestamp) -> Vec<QueueId> {
     let mut due = Vec::new();
     for id in waiting.iter().copied() {
@@ -40,7 +40,7 @@ pub(super) fn in_turn(cluster: &mut Cluster, waiting: &[QueueId], now: Timestamp
     turns.into_iter().map(|(_, id)| id).collect()
 }
 
-/// One of these queues, another one each second.
+/// Returns one of these queues, another one each second.
 pub(super) fn one_in_turn(queues: &[QueueId], now: Timestamp) -> Option<QueueId> {
     let seconds = usize::try_from(now.as_second()).ok()?;
     queues.get(seconds.checked_rem(queues.len())?).copied()

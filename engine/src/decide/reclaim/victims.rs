@@ -1,7 +1,7 @@
-//! Who may be taken back.
+//! Which pods may be taken back.
 //!
-//! Nobody is looked at before somebody asks for him: a pod when it is its turn, or when its node is looked at; a gang with the first
-//! of its pods.
+//! A pod is looked at only when it is asked for: when its rank comes up, or when its node is looked at. A gang is looked at with
+//! the first of its pods.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,7 +22,7 @@ use crate::cluster::waiting::Shape;
 use crate::decide::effort::{Effort, LOOK_AT_NODE};
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 
-/// How many pods that share claims are taken back together. Where there are more, each is by itself.
+/// The most pods that share claims and are taken back together. Where there are more, each is taken back by itself.
 const MOST_SHARERS: usize = 65;
 
 /// A queue whose pods may be taken back.
@@ -31,47 +31,47 @@ struct Source {
     is_own: bool,
     /// The lowest level above the waiting queue that it is part of.
     level: usize,
-    /// It, and the levels above it that the waiting queue is no part of.
+    /// The queue itself, and the levels above it that the waiting queue is no part of.
     below: Vec<QueueId>,
-    /// What those have more of than they deserve.
+    /// What those levels have more of than they deserve.
     borrowed: Rc<[Dimension]>,
 }
 
-/// How a pod may be taken back, by the places of the candidates.
+/// The ways in which a pod may be taken back, given by places in the list of candidates.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Ways {
     /// By itself.
     pub(super) alone: Option<usize>,
-    /// With all of its gang, or all that share its claims.
+    /// With all pods of its gang, or with all pods that share its claims.
     pub(super) whole: Option<usize>,
 }
 
-/// Whoever may be taken back for pods of one priority, for what may be missing.
+/// The pods that may be taken back for waiting pods of one priority, for what these may lack.
 pub(super) struct Victims {
     sources: Rc<BTreeMap<QueueId, Source>>,
-    /// The priority that pods of the same queue are below.
+    /// Pods of the same queue may be taken back below this priority.
     priority: i32,
-    /// The gang that those are of for whom somebody is taken back.
+    /// The gang of the waiting pods that others are taken back for.
     gang: Option<WorkloadId>,
     now: Timestamp,
-    /// What kinds of pods there are to choose from; none before anybody asks.
+    /// The kinds of pods that there are to choose from; none before they are asked for.
     kinds: Option<Kinds>,
-    /// How many pods are counted as gone, in all of the look.
+    /// How many pods are counted as gone in the whole look.
     gone: usize,
-    /// Those that have been looked at.
+    /// The candidates that have been looked at.
     known: Vec<Candidacy>,
     ways: HashMap<PodId, Ways>,
-    /// Of pods that are candidates in several ways: the place of the slack that lets each be taken in one of them.
+    /// For pods that are candidates in several ways: the place of the slack that lets each be taken in only one of them.
     once: HashMap<PodId, usize>,
-    /// Of gangs: the first of the places of the slack for what each has beyond its minimum, in all queues.
+    /// For gangs: the first of the places of the slack for what each has beyond its minimum, in all queues.
     surplus: HashMap<WorkloadId, usize>,
-    /// Those that share claims with others and can't go together with all of them.
+    /// Pods that share claims with others and can't go together with all of them.
     not_together: HashSet<PodId>,
     floors: Floors,
 }
 
 impl Victims {
-    /// Those of the queues that have any. Each queue costs something for each level and each dimension.
+    /// Collects the queues that have pods to take back. Each queue costs steps for each of its levels and each missing dimension.
     pub(super) fn new(
         cluster: &Cluster,
         shape: &Shape,
@@ -111,12 +111,13 @@ impl Victims {
         Self::of(Rc::new(sources), priority, gang_of(cluster, shape), now, gone)
     }
 
-    /// Whether these are of the same queues, which may give the same.
+    /// Whether both are of the same queues, and these may give the same.
     pub(super) fn are_of_queues_of(&self, other: &Self) -> bool {
         self.sources == other.sources
     }
 
-    /// The same for pods of another gang, of queues that have as much as they had; so many pods are counted as gone by now.
+    /// Returns the same for pods of another gang, where the queues have as much as they had. `gone` pods are counted as gone by
+    /// now.
     pub(super) fn of_another_gang(self, gang: Option<WorkloadId>, gone: usize) -> Self {
         let kinds = if self.gone == gone {
             self.kinds
@@ -156,33 +157,34 @@ impl Victims {
         &self.known[place]
     }
 
-    /// What those that they are part of have beyond what they must keep.
+    /// Returns what the queues and gangs of the candidates have beyond what they must keep.
     pub(super) fn slack(&self) -> &[Slack] {
         &self.floors.slack
     }
 
-    /// The kinds of pods that there are to choose from.
+    /// Returns the kinds of pods that there are to choose from.
     pub(super) fn kinds(&mut self, cluster: &Cluster) -> &mut Kinds {
         self.kinds
             .get_or_insert_with(|| Kinds::find(cluster, &view(&self.sources, self.priority), self.gone))
     }
 
-    /// What was found of them, for others who see the same.
+    /// Returns the kinds that were found, for others with the same view.
     pub(super) fn into_kinds(self) -> Option<Kinds> {
         self.kinds
     }
 
-    /// What others have found who saw the same.
+    /// Takes over the kinds that others with the same view have found.
     pub(super) fn know(&mut self, kept: &mut Kept) {
         self.kinds = kept.take(&view(&self.sources, self.priority));
     }
 
-    /// These are counted as gone, though they may be listed.
+    /// Marks these pods as gone, though they may still be listed.
     pub(super) fn note_gone(&mut self, gone: &[PodId]) {
         self.ways.extend(gone.iter().map(|pod| (*pod, Ways::default())));
     }
 
-    /// Of each queue, for each need, as many as give all of it, those first that give most: as far as the steps last.
+    /// Returns, for each need and from each queue, as many candidates as give all of it, those that give most first, as far as
+    /// the steps last.
     pub(super) fn who_give_most(&mut self, lack: &Lack<'_>, effort: &Effort) -> Vec<usize> {
         let mut found = Vec::new();
         for need @ (place, dimension, amount) in lack.needs {
@@ -215,7 +217,7 @@ impl Victims {
         found
     }
 
-    /// How many pods at least it takes to give all `needs`; none where nobody gives one of them.
+    /// Returns how many pods at least it takes to give all `needs`. None where nobody gives one of them.
     pub(super) fn fewest(&mut self, cluster: &Cluster, needs: &[Need], effort: &Effort) -> Option<usize> {
         let mut fewest = 0;
         for (place, dimension, amount) in needs {
@@ -225,7 +227,7 @@ impl Victims {
         Some(fewest)
     }
 
-    /// The most that one pod gives on its node of each of these dimensions.
+    /// Returns the most that one pod gives on its node of each of these dimensions.
     pub(super) fn most_on_node(
         &mut self,
         cluster: &Cluster,
@@ -238,7 +240,7 @@ impl Victims {
             .collect()
     }
 
-    /// Those on a node, by rank.
+    /// Returns the candidates on a node, by rank.
     pub(super) fn on_node(&mut self, cluster: &Cluster, node: NodeId, effort: &Effort) -> Vec<usize> {
         let mut places = Vec::new();
         for pod in &cluster.node(node).pods {
@@ -249,14 +251,14 @@ impl Victims {
         places
     }
 
-    /// By rank, each once, without those that are taken.
+    /// Sorts candidates by rank, keeps each once, and leaves out those that are taken.
     pub(super) fn sort(&self, places: &mut Vec<usize>) {
         places.retain(|place| !self.known[*place].members.is_empty());
         places.sort_unstable_by_key(|place| (&self.known[*place].rank, *place));
         places.dedup();
     }
 
-    /// How a pod may be taken back. To find out is spent, of all pods of its gang at once.
+    /// Returns in which ways a pod may be taken back. Finding that out costs steps, for all pods of its gang at once.
     pub(super) fn ways(&mut self, cluster: &Cluster, id: PodId, effort: &Effort) -> Ways {
         if let Some(ways) = self.ways.get(&id) {
             return *ways;
@@ -271,13 +273,13 @@ impl Victims {
         }
         let found = self.ways.len().saturating_sub(known).max(1);
         effort.spend(found.saturating_mul(LOOK_AT_NODE));
-        // Who is no candidate is not looked at again either.
+        // A pod that is no candidate is recorded too, so that it is not looked at again.
         *self.ways.entry(id).or_default()
     }
 
-    /// A pod of no gang gives back what it has with all those that share its claims, or by itself where one of these can't go with it: their
-    /// charge would only pass to the next of them. By itself it is not spared then, or an idle pod of another queue would shield all that it
-    /// has.
+    /// Looks at a pod of no gang. It gives back what it has together with all pods that share its claims: otherwise the charge
+    /// would only pass to the next of these. Where one of them can't go with it, the pod is taken by itself. It is not spared
+    /// then, or an idle pod of another queue would shield all that it has.
     fn look_at_pod(&mut self, cluster: &Cluster, queue: QueueId, id: PodId) {
         let Some(alone) = self.candidacy(cluster, queue, id) else {
             return;
@@ -301,8 +303,8 @@ impl Victims {
         }
     }
 
-    /// A pod with all those that share claims with it, and these; none where it shares with nobody, where they are too many, or where one of
-    /// them can't go.
+    /// Returns a pod together with all pods that share claims with it as one candidate, and these pods. None where the pod shares
+    /// with nobody, where too many share, or where one of them can't go.
     fn together(&mut self, cluster: &Cluster, queue: QueueId, id: PodId) -> Option<(Candidacy, Vec<PodId>)> {
         let pods = match cluster.all_sharing_with(id, MOST_SHARERS) {
             Ok(pods) => pods,
@@ -312,7 +314,7 @@ impl Victims {
             }
         };
         if pods.len() < 2 || !pods.iter().all(|pod| self.may_go_along(cluster, queue, *pod)) {
-            // The same is so of each of them.
+            // The same holds for each of these pods.
             self.not_together.extend(pods);
             return None;
         }
@@ -321,7 +323,7 @@ impl Victims {
         }
         let members = pods.iter().filter_map(|pod| self.candidacy(cluster, queue, *pod));
         let all = Candidacy::all_of(&members.collect::<Vec<_>>())?;
-        // What one of them holds that its queue must keep would else shield what the others have.
+        // If one of the pods holds what its queue must keep, that would else shield what the others have.
         let mut takes = all.takes.iter();
         let fits = takes.all(|(place, amount)| *amount <= self.floors.slack[*place].most());
         if !fits {
@@ -331,14 +333,14 @@ impl Victims {
         Some((all, pods))
     }
 
-    /// Whether a pod that shares a claim may be taken back with the one that pays for it.
+    /// Whether a pod that shares a claim may be taken back with the pod that pays for it.
     fn may_go_along(&mut self, cluster: &Cluster, queue: QueueId, id: PodId) -> bool {
         let pod = cluster.pod(id).filter(|pod| pod.queue == Some(queue));
         let is_of_gang = |pod: &Pod| pod.group.is_some_and(|group| cluster.workload(group).is_gang());
         pod.is_some_and(|pod| !is_of_gang(pod)) && self.candidacy(cluster, queue, id).is_some()
     }
 
-    /// A pod may be a candidate by itself, and with those that share claims with it: it gives what it has once.
+    /// Limits a pod to giving what it has once: it may be a candidate by itself, and with the pods that share claims with it.
     fn limit_to_once(&mut self, id: PodId) {
         if self.once.contains_key(&id) {
             return;
@@ -360,7 +362,8 @@ impl Victims {
         };
         let mut pods: Vec<_> = workload.members().filter(is_one).collect();
         pods.sort_unstable();
-        // Once for all of them, also for those that are no candidates: the others would be candidates anew with each of these.
+        // All pods of the gang are recorded at once, also those that are no candidates: asking for one of these would else add
+        // the other pods as candidates again.
         for pod in &pods {
             self.ways.entry(*pod).or_default();
         }
@@ -372,7 +375,8 @@ impl Victims {
         let shared = self.surplus.entry(group);
         let shared = *shared.or_insert_with(|| push_surplus(workload, slack));
         let (whole, alone) = of_gang(cluster, workload, in_queue, members, shared, slack);
-        // Who is left of it would wait for the others to come again.
+        // A gang is not taken back as a whole for one of its own pods: its remaining pods would wait for the others to come
+        // again.
         let whole = whole.filter(|_| self.gang != Some(group)).map(|whole| {
             self.known.push(whole);
             self.known.len() - 1
@@ -386,7 +390,7 @@ impl Victims {
         }
     }
 
-    /// A pod by itself, where it may be taken back.
+    /// Returns a pod by itself as a candidate, where it may be taken back.
     fn candidacy(&mut self, cluster: &Cluster, queue: QueueId, id: PodId) -> Option<Candidacy> {
         let source = self.sources.get(&queue)?;
         let pod = cluster.pod(id)?;
@@ -424,7 +428,7 @@ impl Victims {
         })
     }
 
-    /// Takes candidates, and returns their pods.
+    /// Takes candidates out of the list, and returns their pods.
     pub(super) fn take(&mut self, places: &[usize]) -> Vec<PodId> {
         let pods = self.pods(places);
         self.gone += pods.len();
@@ -433,7 +437,7 @@ impl Victims {
                 self.floors.slack[*slack].shrink(*amount);
             }
         }
-        // A pod may be there by itself and as part of a whole.
+        // A pod may be a candidate by itself and as part of a whole.
         let taken: HashSet<_> = pods.iter().collect();
         for candidate in &mut self.known {
             if candidate.members.iter().any(|member| taken.contains(&member.pod)) {
@@ -443,21 +447,22 @@ impl Victims {
         pods
     }
 
-    /// The pods of candidates.
+    /// Returns the pods of candidates.
     pub(super) fn pods(&self, places: &[usize]) -> Vec<PodId> {
         let members = places.iter().flat_map(|place| &self.known[*place].members);
         members.map(|member| member.pod).collect()
     }
 }
 
-/// From where the kinds of pods of these queues are seen, for pods of this priority.
+/// Returns the view of the kinds of pods in these queues, for waiting pods of this priority.
 fn view(sources: &BTreeMap<QueueId, Source>, priority: i32) -> View {
     let seen = sources.iter();
     let seen = seen.map(|(id, source)| (*id, source.level, source.is_own.then_some(priority)));
     seen.collect()
 }
 
-/// The gang of pods of this shape, where others of it hold anything: those of which nobody does share a pool.
+/// Returns the gang of pods of this shape, where other pods of the gang hold anything. Gangs of which no pod holds anything share
+/// a pool.
 pub(super) fn gang_of(cluster: &Cluster, shape: &Shape) -> Option<WorkloadId> {
     let gang = shape.group.filter(|group| cluster.workload(*group).is_gang())?;
     cluster.workload(gang).members().next().map(|_| gang)
@@ -466,13 +471,13 @@ pub(super) fn gang_of(cluster: &Cluster, shape: &Shape) -> Option<WorkloadId> {
 fn is_evictable(cluster: &Cluster, pod: &Pod, now: Timestamp) -> bool {
     matches!(pod.stage, Stage::Bound | Stage::Unbound { .. })
         && pod.deleted.is_none()
-        // Who comes in its place would be evicted again and again.
+        // The pod that comes in its place would be evicted again and again.
         && !cluster.comes_back_unheld(pod)
         && !cluster.is_leaving(pod, now)
         && pod.eviction.spared_until.is_none_or(|until| until <= now)
 }
 
-/// How many pods it takes to give so much, where each gives this at most; none where nobody gives any.
+/// Returns how many pods it takes to give `amount`, where each gives at most `most`. None where nobody gives any.
 pub(super) fn pods_for(amount: i128, most: Option<i64>) -> Option<usize> {
     let most = most.map(i128::from).filter(|most| *most > 0)?;
     Some(usize::try_from((amount + most - 1) / most).unwrap_or(usize::MAX))

@@ -1,4 +1,4 @@
-//! The nodes that a gang may go to, those together of which the same is free.
+//! The nodes that a gang may go to, grouped by what is free there.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,42 +17,43 @@ use crate::policies::mgpu::CardUse;
 /// What tells nodes apart for one gang.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Look {
-    /// What is free of the dimensions that the gang asks for, card resources before CPU: those with least go first.
+    /// What is free of the dimensions that the gang asks for, card resources before CPU: nodes with least go first.
     free: Vec<i128>,
     /// Which kinds may go there, with which alternatives: a place in [`Nodes::suits`].
     suits: usize,
     /// What is in use of its mGPU cards, and the node itself: what else matters there is not compared.
     gpus: Option<(Vec<CardUse>, NodeId)>,
-    /// Who waits there for devices, and the node itself, where the gang claims any.
+    /// The pods that wait there for devices, and the node itself, where the gang claims any devices.
     claiming: Option<(Vec<PodId>, NodeId)>,
-    /// What the quotas of a GPU node leave for pods without GPU, where the gang has any: those get other nodes for it by what the others take.
+    /// What the quotas of a GPU node leave for pods without GPU, where the gang has any such pods: where these can go depends on
+    /// what the gang's other pods take.
     quotas: Option<Vec<i128>>,
 }
 
-/// The nodes that any of the gang may go to, by look.
+/// The nodes that any pod of the gang may go to, by look.
 pub(super) struct Nodes {
     dimensions: Vec<Dimension>,
     /// Sets of kinds, each with one of its alternatives.
     suits: Vec<BTreeSet<(usize, Option<Alternative>)>>,
-    /// Of each node the place of its set.
+    /// For each node, the place of its set.
     suits_of: BTreeMap<NodeId, usize>,
     /// Whether cards are shared through mGPU.
     mgpu: bool,
     /// Whether devices are claimed.
     claims: bool,
-    /// Whether any are of pods without GPU, for which GPU nodes have quotas.
+    /// Whether any kind is of pods without GPU, for which GPU nodes have quotas.
     governed: bool,
     pub(super) looks: BTreeMap<Look, usize>,
     /// The nodes of each look, by name.
     pub(super) members: Vec<BTreeSet<(Arc<str>, NodeId)>>,
     /// The look of each node.
     look_of: BTreeMap<NodeId, usize>,
-    /// How many nodes of each look there are more or fewer than at the beginning.
+    /// How many more or fewer nodes of each look there are than at the beginning.
     pub(super) moved: BTreeMap<usize, i64>,
 }
 
 impl Nodes {
-    /// The nodes as these kinds see them; not all of it where the steps are spent before.
+    /// Collects the nodes as these kinds see them; incomplete where the steps run out.
     pub(super) fn new(cluster: &Cluster, kinds: &[Kind], effort: &Effort) -> Self {
         let requested = kinds.iter().flat_map(|kind| kind.shape.task.requests());
         let requested = requested.flat_map(Amounts::iter);
@@ -103,7 +104,7 @@ impl Nodes {
         nodes
     }
 
-    /// How a node looks now.
+    /// Returns how a node looks now.
     fn look_at(&mut self, cluster: &Cluster, id: NodeId) -> usize {
         let node = cluster.node(id);
         let free = self.dimensions.iter().map(|dimension| {
@@ -130,13 +131,13 @@ impl Nodes {
         place
     }
 
-    /// A node has changed; returns how it looked before.
+    /// Updates the look of a node that has changed. Returns how it looked before.
     pub(super) fn look_again(&mut self, cluster: &Cluster, node: NodeId) -> usize {
         let look = self.look_at(cluster, node);
         self.move_to(cluster, node, look)
     }
 
-    /// A node looks like this from now on; returns how it looked before.
+    /// Sets the look of a node. Returns how it looked before.
     pub(super) fn move_to(&mut self, cluster: &Cluster, node: NodeId, look: usize) -> usize {
         let member = (Arc::clone(&cluster.node(node).name), node);
         let before = self.look_of.insert(node, look).unwrap_or(look);
@@ -147,7 +148,7 @@ impl Nodes {
         before
     }
 
-    /// How many of a kind find room with this alternative, up to `most`, if they have it all for themselves.
+    /// Returns how many pods of a kind find room with this alternative, up to `most`, if the kind has all the room for itself.
     pub(super) fn room_for(&self, kind: usize, alternative: Option<&Alternative>, shape: &Shape, most: usize) -> usize {
         let mut room = 0_usize;
         for (look, id) in &self.looks {
@@ -162,7 +163,7 @@ impl Nodes {
         room
     }
 
-    /// How many pods of a kind a node of this look has room for.
+    /// Returns how many pods of a kind a node of this look has room for.
     pub(super) fn copies(&self, look: &Look, kind: usize, alternative: Option<&Alternative>, shape: &Shape) -> usize {
         if !self
             .suits
