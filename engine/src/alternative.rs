@@ -1,4 +1,4 @@
-//! What a pod could get of cards: its alternatives, each one card or several at once.
+//! Which cards a pod could get: its alternatives, each of them one card or several at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,35 +7,35 @@ use crate::amounts::{Amounts, Dimension};
 use crate::names::{CardId, Names, ResourceId};
 use crds::card_assigned::AssignedCards;
 
-/// So many alternatives a pod may have: what was found out about each is kept as a bit.
+/// The most alternatives that a pod may have: what was found out about each is kept as a bit.
 pub const MOST_ALTERNATIVES: usize = 62;
 
-/// What a pod could get of cards, or was let in for.
+/// The cards that a pod could get, or was let in for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Alternative {
-    /// One card by its name: as many as the pod requests of the resource that it stands for.
+    /// One card by its name: as many of it as the pod requests of the resource that the card stands for.
     Card(CardId),
-    /// So many of each of these cards, by its claims.
+    /// A number of each of these cards, by the pod's claims.
     Set(Arc<CardSet>),
 }
 
-/// Cards and how many of each, at least one, and what a pod asks for with them.
+/// Cards and how many of each, at least one card, together with all that a pod asks for with them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CardSet {
     cards: Box<[(CardId, i64)]>,
-    /// What of them is not claimed but requested, by a resource that device plugins count.
+    /// The card, and how many of it, that is not claimed but requested, by a resource that device plugins count.
     requested: Option<(CardId, i64)>,
-    /// The cards, and all that is requested of the resources by which they are counted.
+    /// The cards, and all that is requested of the resources by which the cards are counted.
     added: Amounts,
-    /// The same and all else that the pod requests.
+    /// The same, and all else that the pod requests.
     request: Arc<Amounts>,
 }
 
-/// So many of a card, and the resource by which it is counted.
+/// A card, the resource by which it is counted, and how many.
 pub type Counted = (CardId, ResourceId, i64);
 
 impl CardSet {
-    /// These cards beside what a pod requests otherwise; none where they are none.
+    /// Returns a set of these cards, beside what a pod requests otherwise. None where there are no cards.
     pub fn new(others: &Amounts, cards: impl IntoIterator<Item = Counted>) -> Option<Self> {
         let cards = cards.into_iter();
         Self::counted(
@@ -44,7 +44,7 @@ impl CardSet {
         )
     }
 
-    /// The same, where it may not be known of a card how it is counted: no node has it at the moment.
+    /// Returns the same set, where it may be unknown how a card is counted because no node has it at the moment.
     pub fn counted(
         others: &Amounts,
         cards: impl IntoIterator<Item = (CardId, Option<ResourceId>, i64)>,
@@ -71,7 +71,8 @@ impl CardSet {
         (!set.cards.is_empty()).then(|| set.adding(&resources))
     }
 
-    /// The same, where so many of a card are requested beside what is claimed: their resource is among what a pod requests otherwise.
+    /// Returns the same set with further cards that are requested beside what is claimed. Their resource is part of what a pod
+    /// requests otherwise.
     #[must_use]
     pub fn and_requested(&self, (card, resource, count): Counted) -> Self {
         let mut counts: BTreeMap<_, _> = self.cards.iter().copied().collect();
@@ -89,7 +90,8 @@ impl CardSet {
         set.adding(&resources)
     }
 
-    /// The same, where all that is requested of these resources counts as added by the cards, and nothing of it as requested besides.
+    /// Returns the same set, where all that is requested of these resources counts as added by the cards, and nothing of it as
+    /// requested besides.
     #[must_use]
     pub fn adding(self, resources: &BTreeSet<Dimension>) -> Self {
         let is_added = |dimension: Dimension| dimension.card().is_some() || resources.contains(&dimension);
@@ -100,23 +102,23 @@ impl CardSet {
         }
     }
 
-    /// The resources by which its cards are counted.
+    /// Returns the resources by which its cards are counted.
     pub fn resources(&self) -> impl Iterator<Item = Dimension> + '_ {
         let added = self.added.iter().map(|(dimension, _)| dimension);
         added.filter(|dimension| dimension.resource().is_some())
     }
 
-    /// The cards, and how many of each.
+    /// Returns the cards, and how many of each.
     pub fn cards(&self) -> &[(CardId, i64)] {
         &self.cards
     }
 
-    /// The card of which some are requested and not claimed, and how many.
+    /// Returns the card of which some are requested and not claimed, and how many.
     pub fn requested(&self) -> Option<(CardId, i64)> {
         self.requested
     }
 
-    /// The cards that are claimed, and how many of each.
+    /// Returns the cards that are claimed, and how many of each.
     pub fn claimed(&self) -> impl Iterator<Item = (CardId, i64)> + '_ {
         let beside = |card: CardId| self.requested.filter(|(own, _)| *own == card);
         let cards = self.cards.iter();
@@ -124,13 +126,13 @@ impl CardSet {
         claimed.filter(|(_, count)| *count > 0)
     }
 
-    /// How many cards in all.
+    /// Returns how many cards there are in all.
     pub fn total(&self) -> i64 {
         let counts = self.cards.iter().map(|(_, count)| *count);
         counts.fold(0, i64::saturating_add)
     }
 
-    /// What it has more of than another, or than none.
+    /// Returns what it adds more of than another set does, or than no set.
     pub fn beyond<'s>(&'s self, other: Option<&'s Self>) -> impl Iterator<Item = Dimension> + 's {
         let of_other = move |dimension| other.map_or(0, |other| other.added.get(dimension));
         let more = self
@@ -140,31 +142,31 @@ impl CardSet {
         more.map(|(dimension, _)| dimension)
     }
 
-    /// The one of its cards of which there is the least, as `there` counts it.
+    /// Returns the one of its cards of which there is the least, as `there` counts it.
     pub fn scarcest(&self, there: impl Fn(CardId) -> usize) -> Option<CardId> {
         let cards = self.cards.iter().map(|(card, _)| *card);
         cards.min_by_key(|card| there(*card))
     }
 
-    /// The cards, and all that is requested of the resources by which they are counted.
+    /// Returns the cards, and all that is requested of the resources by which they are counted.
     pub fn added(&self) -> &Amounts {
         &self.added
     }
 
-    /// The same by the resources alone: what a pod requests that is charged for no card.
+    /// Returns the request with the resources alone: what a pod requests that is charged for no card.
     pub fn uncharged(&self) -> Amounts {
         let resources = self.request.iter().filter(|(dimension, _)| dimension.card().is_none());
         resources.collect()
     }
 
-    /// All that a pod asks for with them.
+    /// Returns all that a pod asks for with these cards.
     pub fn request(&self) -> &Arc<Amounts> {
         &self.request
     }
 }
 
 impl Alternative {
-    /// The cards, each once.
+    /// Returns the cards, each once.
     pub fn cards(&self) -> impl Iterator<Item = CardId> + '_ {
         let (one, several) = match self {
             Self::Card(card) => (Some(*card), None),
@@ -188,7 +190,7 @@ impl Alternative {
         !self.all(|own| own != card)
     }
 
-    /// The cards that are counted one by one, where they are.
+    /// Returns the set, where its cards are counted one by one.
     pub fn set(&self) -> Option<&CardSet> {
         match self {
             Self::Card(_) => None,
@@ -196,7 +198,7 @@ impl Alternative {
         }
     }
 
-    /// Its only card; none where it has several.
+    /// Returns its only card; none where it has several.
     pub fn only(&self) -> Option<CardId> {
         match self {
             Self::Card(card) => Some(*card),
@@ -207,8 +209,8 @@ impl Alternative {
         }
     }
 
-    /// As it is written on a pod that is let in for it: by its claims, a name stands for one card, since claims may be gone or others
-    /// when that is read.
+    /// Returns the text that is written on a pod that is let in for it. Where the cards are claimed, a name alone stands for one
+    /// card: the claims may be gone or different when the text is read.
     pub fn written(&self, names: &Names) -> String {
         match self {
             Self::Card(card) => names.card_name(*card).to_owned(),
@@ -222,7 +224,7 @@ impl Alternative {
         }
     }
 
-    /// Whether another is of the same cards, and as many of each, as far as both are counted one by one.
+    /// Whether another alternative has the same cards, and as many of each, as far as both are counted one by one.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Set(own), Self::Set(other)) => own.cards == other.cards,
@@ -240,7 +242,7 @@ impl Alternative {
         }
     }
 
-    /// For people: `A`, or `2 A and 1 B`.
+    /// Returns it for people: `A`, or `2 A and 1 B`.
     pub fn said(&self, names: &Names) -> String {
         let Some(set) = self.set() else {
             return self.joined(names, "");
@@ -255,7 +257,7 @@ impl Alternative {
         counts.join(" and ")
     }
 
-    /// The names of its cards, for people.
+    /// Returns the names of its cards, for people.
     pub fn joined(&self, names: &Names, by: &str) -> String {
         let mut cards: Vec<_> = self.cards().map(|card| names.card_name(card)).collect();
         cards.sort_unstable();
@@ -263,12 +265,12 @@ impl Alternative {
     }
 }
 
-/// What is written on a pod of the cards that it was let in for.
+/// What is written on a pod about the cards that it was let in for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Assigned {
-    /// A card by its name.
+    /// One card by its name.
     Card(CardId),
-    /// So many of each card, by card.
+    /// A number of each card, sorted by card.
     Counted(Box<[(CardId, i64)]>),
 }
 
@@ -289,8 +291,8 @@ impl Assigned {
     }
 }
 
-/// One choice for each of several questions, in all ways: those that differ in the last question first. None where they are more
-/// than may be.
+/// Returns all ways to choose one answer to each of several questions; the last question's choice changes first. None where there
+/// are more ways than a pod may have alternatives.
 pub fn combine<'c, T>(questions: &'c [Vec<T>]) -> Option<Vec<Vec<&'c T>>> {
     let ways = questions.iter().map(Vec::len).try_fold(1_usize, usize::checked_mul);
     ways.filter(|ways| *ways <= MOST_ALTERNATIVES)?;

@@ -9,7 +9,7 @@ use crds::queue_terms::Item;
 use crate::names::{CardId, Names, ResourceId};
 use crate::reason::Reason;
 
-/// What can be counted: a Kubernetes resource, or a card by its name. One mechanism serves both.
+/// What can be counted: a Kubernetes resource, or a card by its name. Both are treated in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dimension {
     /// A Kubernetes resource: CPU in milli, everything else in whole units.
@@ -19,7 +19,7 @@ pub enum Dimension {
 }
 
 impl Dimension {
-    /// The Kubernetes resource, where it is one.
+    /// Returns the Kubernetes resource, where it is one.
     pub fn resource(self) -> Option<ResourceId> {
         match self {
             Self::Resource(resource) => Some(resource),
@@ -27,7 +27,7 @@ impl Dimension {
         }
     }
 
-    /// The card, where it is one.
+    /// Returns the card, where it is one.
     pub fn card(self) -> Option<CardId> {
         match self {
             Self::Resource(_) => None,
@@ -40,7 +40,7 @@ impl Dimension {
         matches!(self, Self::Resource(ResourceId::CPU | ResourceId::MEMORY))
     }
 
-    /// What a queue speaks of.
+    /// Returns the dimension that a queue's item names.
     pub fn of(item: &Item, names: &mut Names) -> Self {
         match item {
             Item::Resource(name) => Self::Resource(names.resource(name)),
@@ -48,7 +48,7 @@ impl Dimension {
         }
     }
 
-    /// Why a pod waits for which a queue has not enough of it left.
+    /// Returns why a pod waits when a queue does not have enough of it left.
     pub fn shortage(self) -> Reason {
         match self {
             Self::Resource(ResourceId::CPU) => Reason::InsufficientCpuQuota,
@@ -57,7 +57,7 @@ impl Dimension {
         }
     }
 
-    /// What people call it.
+    /// Returns its name for people.
     pub fn name(self, names: &Names) -> &str {
         match self {
             Self::Resource(ResourceId::CPU) => "CPU",
@@ -66,7 +66,7 @@ impl Dimension {
         }
     }
 
-    /// An amount of it as people write it.
+    /// Returns an amount of it as people write it.
     pub fn format(self, amount: i128) -> String {
         match self {
             Self::Resource(ResourceId::CPU) => format_cpu(amount),
@@ -75,7 +75,7 @@ impl Dimension {
         }
     }
 
-    /// Its place: resources before cards. One number, since every look at an amount compares several.
+    /// Returns its place in the order: resources before cards. It is one number, since every look at an amount compares several.
     fn rank(self) -> u64 {
         match self {
             Self::Resource(resource) => resource.index() as u64,
@@ -96,8 +96,8 @@ impl PartialOrd for Dimension {
     }
 }
 
-/// The place of a dimension among entries sorted by it, or where it would have to stand. Most objects have few: a scan is over
-/// before halving has begun.
+/// Returns the place of a dimension among entries sorted by it, or where it would have to stand. Most objects have few
+/// dimensions: for these a scan is faster than halving.
 #[inline]
 fn find<A>(entries: &[(Dimension, A)], dimension: Dimension) -> Result<usize, usize> {
     const FEW: usize = 8;
@@ -112,28 +112,28 @@ fn find<A>(entries: &[(Dimension, A)], dimension: Dimension) -> Result<usize, us
     }
 }
 
-/// Amounts of one object, sorted by dimension; a dimension that is not named is 0.
+/// The amounts of one object, sorted by dimension. A dimension that is not named is 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Amounts(Box<[(Dimension, i64)]>);
 
 impl Amounts {
-    /// The amount of one dimension.
+    /// Returns the amount of one dimension.
     #[inline]
     pub fn get(&self, dimension: Dimension) -> i64 {
         find(&self.0, dimension).map_or(0, |index| self.0[index].1)
     }
 
-    /// Dimensions and amounts, by dimension.
+    /// Returns dimensions and amounts, sorted by dimension.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Dimension, i64)> + Clone + '_ {
         self.0.iter().copied()
     }
 }
 
 impl FromIterator<(Dimension, i64)> for Amounts {
-    /// Amounts of one dimension are not added up: each may appear once.
+    /// Each dimension may appear once: amounts are not added up.
     fn from_iter<I: IntoIterator<Item = (Dimension, i64)>>(amounts: I) -> Self {
         let amounts = amounts.into_iter();
-        // Next to nothing is left out: so there is one allocation, neither grown nor shrunk.
+        // Hardly any amount is 0 and left out, so this is one allocation that neither grows nor shrinks.
         let mut kept = Vec::with_capacity(amounts.size_hint().1.unwrap_or_default());
         kept.extend(amounts.filter(|(_, amount)| *amount != 0));
         kept.sort_unstable();
@@ -143,7 +143,8 @@ impl FromIterator<(Dimension, i64)> for Amounts {
 
 /// Sums over many objects, by dimension. 128 bits hold any sum of 64-bit amounts that memory can list.
 ///
-/// Most have a few dimensions. A queue whose pods make up names has as many as they do, and each comes and goes at the cost of one.
+/// Most have a few dimensions. A queue whose pods make up names has as many dimensions as there are names, and each comes and
+/// goes at the cost of one.
 #[derive(Debug, Clone)]
 pub struct Totals(Sums);
 
@@ -154,11 +155,11 @@ enum Sums {
     Many(BTreeMap<Dimension, i128>),
 }
 
-/// More than this are no list any more.
+/// A list with more entries than this becomes a map.
 const MOST_OF_FEW: usize = 128;
 
 impl Totals {
-    /// The total of one dimension.
+    /// Returns the total of one dimension.
     #[inline]
     pub fn get(&self, dimension: Dimension) -> i128 {
         match &self.0 {
@@ -167,7 +168,7 @@ impl Totals {
         }
     }
 
-    /// Dimensions and totals that are not 0, by dimension.
+    /// Returns dimensions and the totals that are not 0, sorted by dimension.
     pub fn iter(&self) -> impl Iterator<Item = (Dimension, i128)> + '_ {
         let (few, many) = match &self.0 {
             Sums::Few(few) => (&**few, None),
@@ -179,7 +180,7 @@ impl Totals {
             .chain(many.map(|(dimension, amount)| (*dimension, *amount)))
     }
 
-    /// Adds to one dimension; what comes to 0 is not kept.
+    /// Adds to one dimension. A total of 0 is not kept.
     pub fn add(&mut self, dimension: Dimension, amount: i128) {
         match &mut self.0 {
             Sums::Few(few) => {
@@ -203,7 +204,8 @@ impl Totals {
                 if *total == 0 {
                     many.remove(&dimension);
                 }
-                // Not as soon as it has become many, or one dimension that comes and goes would copy all of them each time.
+                // The map turns back into a list only at half that size: otherwise one dimension that comes and goes would copy
+                // all of them each time.
                 if many.len() <= MOST_OF_FEW / 2 {
                     self.0 = Sums::Few(std::mem::take(many).into_iter().collect());
                 }
@@ -247,18 +249,18 @@ impl PartialEq for Totals {
 
 impl Eq for Totals {}
 
-/// Limits of one object, sorted by dimension. A dimension may be named with 0, which is not the same as not being named.
+/// The limits of one object, sorted by dimension. A dimension that is named with 0 differs from one that is not named.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bounds(Box<[(Dimension, i64)]>);
 
 impl Bounds {
-    /// The limit of one dimension; none where it is not named.
+    /// Returns the limit of one dimension; none where it is not named.
     #[inline]
     pub fn get(&self, dimension: Dimension) -> Option<i64> {
         find(&self.0, dimension).ok().map(|index| self.0[index].1)
     }
 
-    /// Dimensions that are named, and their limits, by dimension.
+    /// Returns the named dimensions and their limits, sorted by dimension.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Dimension, i64)> + '_ {
         self.0.iter().copied()
     }

@@ -1,6 +1,6 @@
-//! What happened, in one word: what events and conditions say besides why something waits.
+//! What happened, in one word: what events and conditions say, besides why something waits.
 //!
-//! Everything that is told names one of these or a [`Reason`], so that documents have them all.
+//! Everything that users are told names a [`Happening`] or a [`Reason`], so that the documents can list them all.
 
 use crate::reason::Reason;
 use crate::worded::worded;
@@ -60,7 +60,7 @@ worded! {
 }
 
 impl Happening {
-    /// What it is told on, for documents.
+    /// Returns the kind of object that it is told on, for documents.
     pub const fn on(self) -> &'static str {
         match self {
             Self::Admitted
@@ -98,7 +98,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The word.
+    /// Returns the word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Waits(reason) => reason.as_str(),

@@ -1,11 +1,11 @@
-//! Numbers of what the cluster keeps in tables: small, and good as keys of whatever else is kept of it.
+//! Numbers of things that the cluster keeps in tables: small, and good as keys of whatever else is kept about them.
 
-/// The number of something in its table; given again once that is gone.
+/// The number of something in its table. It is given again once that thing is gone.
 pub(crate) trait Id: Copy {
-    /// The number of this place.
+    /// Returns the number of this place.
     fn of(place: usize) -> Self;
 
-    /// Its place in tables by it.
+    /// Returns the place of the thing in tables by number.
     fn index(self) -> usize;
 }
 
@@ -28,17 +28,17 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Which node, in tables and in what is kept of it elsewhere.
+    /// The number of a node, in tables and wherever something is kept about the node.
     NodeId,
-    /// Which pod; what comes later under the same name has another one.
+    /// The number of a pod. A later pod of the same name has another number.
     PodId,
-    /// Which queue, also one that pods name and nobody has made.
+    /// The number of a queue, also of one that pods name and nobody has created.
     QueueId,
-    /// A workload: a `PodGroup` or a Job.
+    /// The number of a workload: a `PodGroup` or a Job.
     WorkloadId,
 }
 
 impl PodId {
-    /// No pod: stands behind all others.
+    /// No pod: sorts behind all others.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }

@@ -1,4 +1,4 @@
-//! What workloads ask for as a whole, and what a queue keeps for those that are in it and whose pods do not exist yet
+//! What workloads ask for as a whole, and what a queue keeps for workloads that are in it and whose pods do not exist yet
 //! (Capacity Card, **Job Enqueueable Check**).
 
 use std::collections::BTreeMap;
@@ -6,26 +6,26 @@ use std::collections::BTreeMap;
 use crate::amounts::{Amounts, Dimension, Totals};
 use crate::names::CardId;
 
-/// Alternatives of a request, in any order: one of these cards for each.
+/// The alternatives of a request, in any order: one of these cards for each card asked for.
 pub type CardSet = Box<[CardId]>;
 
 /// What a workload asks for as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Demand {
-    /// Resources of `minResources` that a queue limits.
+    /// The resources of `minResources` that a queue limits.
     pub resources: Amounts,
-    /// Cards, by sets of alternatives; each set is sorted and named once.
+    /// Cards, by sets of alternatives. Each set is sorted and appears once.
     pub cards: Box<[(CardSet, i64)]>,
 }
 
 impl Demand {
-    /// The sum of what is listed.
+    /// Returns the sum of what is listed.
     pub fn new(resources: Amounts, cards: impl IntoIterator<Item = (CardSet, i64)>) -> Self {
         let mut sums = BTreeMap::<CardSet, i64>::new();
         for (mut set, count) in cards {
             set.sort_unstable();
             let sum = sums.entry(set).or_default();
-            // More than there can be of anything is never let in, as it should be.
+            // A sum that exceeds what can exist is never let in, which is right.
             *sum = sum.saturating_add(count);
         }
         Self {
@@ -34,7 +34,7 @@ impl Demand {
         }
     }
 
-    /// How much of a dimension it asks for at most: what alternatives come to counts for each.
+    /// Returns how much of a dimension it asks for at most: a set of alternatives counts in full for each of its cards.
     pub fn most_of(&self, dimension: Dimension) -> i128 {
         let sets = self.cards.iter().filter(|(set, _)| {
             let card = dimension.card();
@@ -44,7 +44,7 @@ impl Demand {
         cards + i128::from(self.resources.get(dimension))
     }
 
-    /// What it asks for any of.
+    /// Returns the dimensions that it asks for any of.
     pub fn dimensions(&self) -> impl Iterator<Item = Dimension> + '_ {
         let cards = self.cards.iter().flat_map(|(set, _)| set.iter());
         let resources = self.resources.iter().map(|(dimension, _)| dimension);
@@ -60,22 +60,22 @@ pub struct Inqueue {
 }
 
 impl Inqueue {
-    /// How much of a Kubernetes resource.
+    /// Returns how much of a Kubernetes resource is reserved.
     pub fn resource(&self, dimension: Dimension) -> i128 {
         self.resources.get(dimension)
     }
 
-    /// The Kubernetes resources of which something is reserved.
+    /// Returns the Kubernetes resources of which something is reserved.
     pub fn resources(&self) -> impl Iterator<Item = Dimension> + '_ {
         self.resources.iter().map(|(dimension, _)| dimension)
     }
 
-    /// Sets of alternatives and how many cards are reserved of each, without those that have none.
+    /// Returns the sets of alternatives and how many cards are reserved of each, without sets that have none.
     pub fn cards(&self) -> impl ExactSizeIterator<Item = (&[CardId], i128)> {
         self.cards.iter().map(|(set, count)| (&**set, *count))
     }
 
-    /// Whether any of a dimension is, be it among others.
+    /// Whether any of a dimension is reserved, also where it is one of several alternatives.
     pub fn is_for(&self, dimension: Dimension) -> bool {
         let card = dimension.card();
         self.resource(dimension) > 0 || card.is_some_and(|card| self.cards.keys().any(|set| set.contains(&card)))
@@ -86,7 +86,7 @@ impl Inqueue {
         self.resources.iter().next().is_none() && self.cards.is_empty()
     }
 
-    /// The sum of several demands.
+    /// Returns the sum of several demands.
     #[cfg(test)]
     pub(crate) fn of(demands: &[Demand]) -> Self {
         let mut inqueue = Self::default();

@@ -1,18 +1,19 @@
-//! Which pods a group lacks of its minimum: so many in all, and so many of each task that it names (`minTaskMember`).
+//! Which pods a group lacks of its minimum: a number in all, and a number of each task that it names (`minTaskMember`).
 
 use std::sync::Arc;
 
 /// The pods that are missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Lacking {
-    /// Of these tasks, by name, so many each.
+    /// For each of these tasks, by name, how many pods are missing.
     tasks: Box<[(Arc<str>, usize)]>,
-    /// So many more, of any task.
+    /// How many more pods are missing, of any task.
     any: usize,
 }
 
 impl Lacking {
-    /// So many in all, and of these tasks, sorted by name, so many each; of none more than are missing.
+    /// Returns `in_all` missing pods, among them this many of each of these tasks, which must be sorted by name. No task lacks
+    /// more pods than are missing in all.
     pub fn new(in_all: usize, tasks: Box<[(Arc<str>, usize)]>) -> Self {
         let of_tasks: usize = tasks.iter().map(|(_, missing)| missing).sum();
         Self {
@@ -21,12 +22,12 @@ impl Lacking {
         }
     }
 
-    /// How many in all.
+    /// Returns how many pods are missing in all.
     pub fn count(&self) -> usize {
         self.any + self.tasks.iter().map(|(_, missing)| missing).sum::<usize>()
     }
 
-    /// The places of those that are missing, all free.
+    /// Returns the places of the missing pods, all free.
     pub fn places(self) -> Places {
         Places {
             taken: vec![0; self.tasks.len()],
@@ -36,28 +37,28 @@ impl Lacking {
     }
 }
 
-/// Places that nobody has taken.
+/// Places that no pod has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Free {
-    /// Of these tasks, by name, so many each.
+    /// For each of these tasks, by name, how many places are free.
     pub tasks: Vec<(Arc<str>, usize)>,
-    /// So many that are anybody's.
+    /// How many places are free that pods of any task may take.
     pub any: usize,
 }
 
-/// The places of missing pods. It is the same in which order they are taken: so many of a task as are missing of it take its own,
-/// and all others those that are anybody's.
+/// The places of missing pods. The order in which they are taken makes no difference: as many pods of a task as the task lacks
+/// take its own places, and all other pods take those that are for any task.
 #[derive(Debug, Clone)]
 pub struct Places {
     lacking: Lacking,
-    /// How many pods there are of each task.
+    /// How many pods of each task have a place.
     taken: Vec<usize>,
-    /// How many there are of no task that is missing.
+    /// How many pods have a place whose task lacks none.
     others: usize,
 }
 
 impl Places {
-    /// How many are free that a pod of this task could take.
+    /// Returns how many places are free that a pod of this task could take.
     pub fn free_for(&self, task: Option<&str>) -> usize {
         let own = self
             .find(task)
@@ -65,7 +66,7 @@ impl Places {
         own + self.lacking.any.saturating_sub(self.in_any())
     }
 
-    /// A pod of this task takes one, where one is free for it; whether it does.
+    /// Lets a pod of this task take a place, where one is free for it. Returns whether it does.
     pub fn take(&mut self, task: Option<&str>) -> bool {
         let is_free = self.free_for(task) > 0;
         if is_free {
@@ -74,24 +75,24 @@ impl Places {
         is_free
     }
 
-    /// So many pods of a task take one each, or as many of them as there are places for.
+    /// Lets up to `pods` pods of a task take one place each, as many as there are places for.
     pub fn take_up_to(&mut self, task: Option<&str>, pods: usize) {
         let pods = pods.min(self.free_for(task));
         *self.count(task) += pods;
     }
 
-    /// A pod of this task gives its place back.
+    /// Frees the place of a pod of this task.
     pub fn give_back(&mut self, task: Option<&str>) {
         *self.count(task) -= 1;
     }
 
-    /// Whether all are taken.
+    /// Whether all places are taken.
     pub fn are_taken(&self) -> bool {
         let tasks = self.lacking.tasks.iter().zip(&self.taken);
         self.in_any() >= self.lacking.any && tasks.into_iter().all(|((_, missing), taken)| taken >= missing)
     }
 
-    /// Which are free still.
+    /// Returns which places are still free.
     pub fn free(&self) -> Free {
         let tasks = self.lacking.tasks.iter().zip(&self.taken);
         let free = tasks.map(|((task, missing), taken)| (Arc::clone(task), missing.saturating_sub(*taken)));
@@ -101,7 +102,7 @@ impl Places {
         }
     }
 
-    /// How many pods have places that are anybody's.
+    /// Returns how many pods have places that are for any task.
     fn in_any(&self) -> usize {
         let tasks = self.lacking.tasks.iter().zip(&self.taken);
         self.others
@@ -133,8 +134,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whoever is taken in turn, until nobody more is: all places are taken exactly where a choice of the pods gives every
-        /// task what it lacks, and as many as are missing in all.
+        /// Takes pods in turn until no more can be taken. All places are taken exactly where some choice of the pods gives every
+        /// task what it lacks, and as many pods as are missing in all.
         #[test]
         fn places_are_taken_where_a_choice_exists(
             least in prop::array::uniform2(0..3_usize),

@@ -1,9 +1,9 @@
-//! The rules of Cardgate: what is, what may, and why not.
+//! The rules of Cardgate: what is, what may be done, and why something waits.
 //!
-//! A [`cluster::Cluster`] takes in what is observed ([`Observation`]) and what became of what was done ([`Outcome`]);
-//! [`decide`](decide::decide) says what may be done now, [`explain`](explain::explain) why something waits, and [`overview`]
-//! what there is to see. Nobody in here talks to anybody, reads a clock or knows a Kubernetes client: time and configuration
-//! come as arguments, so that the operator, the tests and every other program come to the same answers.
+//! A [`cluster::Cluster`] takes in what is observed ([`Observation`]) and what became of what was done ([`Outcome`]).
+//! [`decide`](decide::decide) says what may be done now, [`explain`](explain::explain) why something waits, and [`overview`] what
+//! there is to see. Nothing in this crate does I/O, reads a clock or knows a Kubernetes client: time and configuration come as
+//! arguments, so that the operator, the tests and every other program come to the same answers.
 
 pub mod alternative;
 pub mod amounts;

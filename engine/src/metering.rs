@@ -1,5 +1,5 @@
-//! What counts, and how much of it: every amount that a pod or a workload is charged for, asks for or has kept for it is made
-//! here, dimension by dimension.
+//! What counts, and how much of it. Every amount that a pod or a workload is charged for, asks for or has kept for it is worked
+//! out here, dimension by dimension.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,18 @@ use crate::inqueue::{CardSet, Demand};
 use crate::names::{CardId, Names, ResourceId};
 use crate::task::Task;
 
-/// What a pod is charged for, or would be. Kept with the pod, so that exactly this is given back.
+/// What a pod is charged for, or would be. It is kept with the pod, so that exactly this is given back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Charge {
-    /// The cards that it counts for, even where it counts for none of them.
+    /// The cards that the pod counts for, also where it is charged for none of them.
     pub alternative: Option<Alternative>,
     /// How much, by dimension.
     pub amounts: Amounts,
 }
 
 impl Charge {
-    /// What a task comes to with one of its alternatives; `count` says how many it asks for of a card that it names.
+    /// Returns the charge of a task with one of its alternatives. `count` says how many the task asks for of a card that it
+    /// names.
     pub fn of(
         arguments: &CapacityCard,
         task: &Task,
@@ -33,7 +34,7 @@ impl Charge {
             Some(Alternative::Card(card)) => Some((Dimension::Card(*card), count(*card))),
             Some(Alternative::Set(_)) | None => None,
         };
-        // Those of a set are among what is requested with it.
+        // The cards of a set are part of what is requested with the set.
         let is_for_cards = task.is_for_cards() || alternative.is_some();
         let request = task.request_with(alternative).iter();
         let charged = request.filter(|(dimension, _)| is_charged(arguments, *dimension, is_for_cards));
@@ -44,14 +45,14 @@ impl Charge {
     }
 }
 
-/// The resources that a task is checked and charged for whichever cards it gets: CPU, memory, then the others.
+/// Returns the resources that a task is checked and charged for whichever cards it gets: CPU, memory, then the others.
 pub fn resources(arguments: &CapacityCard, task: &Task) -> impl Iterator<Item = (Dimension, i64)> {
     let (request, is_for_cards) = (task.request.iter(), task.is_for_cards());
     request.filter(move |(dimension, _)| is_charged(arguments, *dimension, is_for_cards))
 }
 
-/// What an alternative adds to that: its cards, and the resources by which those are counted that are claimed. `resource_of` says
-/// what a card that the task names is requested as.
+/// Returns what an alternative adds to that: its cards, and for claimed cards the resources by which they are counted.
+/// `resource_of` says as which resource a card is requested that the task names.
 #[inline]
 pub fn added<'a>(
     task: &Task,
@@ -68,12 +69,13 @@ pub fn added<'a>(
     one.into_iter().chain(several.into_iter().flatten())
 }
 
-/// Whether what asks for cards, or does not, is charged for a dimension (**Plugin Configuration**, `cardUnlimitedCpuMemory`).
+/// Whether a task is charged for a dimension, given whether it asks for cards (**Plugin Configuration**,
+/// `cardUnlimitedCpuMemory`).
 pub fn is_charged(arguments: &CapacityCard, dimension: Dimension, is_for_cards: bool) -> bool {
     !(arguments.card_unlimited_cpu_memory && is_for_cards && dimension.is_cpu_or_memory())
 }
 
-/// Whether a plugin limits queues in a dimension, be it named or not: `capacity-card` knows CPU, memory and cards.
+/// Whether a plugin limits queues in a dimension, whether they name it or not: `capacity-card` knows CPU, memory and cards.
 pub(crate) fn is_limited(plugin: QueuePlugin, dimension: Dimension) -> bool {
     match (plugin, dimension) {
         (QueuePlugin::Off, _) => false,
@@ -82,13 +84,14 @@ pub(crate) fn is_limited(plugin: QueuePlugin, dimension: Dimension) -> bool {
     }
 }
 
-/// Whether every pod asks for it, one of it: its slot on a node. Queues are limited in it only where they name it.
+/// Whether every pod asks for one of it: its slot on a node. Queues are limited in it only where they name it.
 pub(crate) fn is_of_every_pod(dimension: Dimension) -> bool {
     dimension == Dimension::Resource(ResourceId::PODS)
 }
 
-/// How many of a card a task asks for, by the resource that the card stands for. Of a card that no node ever had, the most of
-/// any extended resource but of those that say how much memory: a pod that runs must not count for nothing because its node is gone.
+/// Returns how many of a card a task asks for, by the resource that the card stands for. For a card that no node ever had, it is
+/// the largest amount of any extended resource, except resources that count memory: a running pod must not count for nothing
+/// because its node is gone.
 pub fn card_count(names: &Names, task: &Task, resource: Option<ResourceId>) -> i64 {
     if let Some(resource) = resource {
         return task.count(resource);
@@ -103,7 +106,8 @@ pub fn card_count(names: &Names, task: &Task, resource: Option<ResourceId>) -> i
     extended.map(|(_, amount)| amount).max().unwrap_or(0)
 }
 
-/// The alternatives of a task of which the cluster knows all cards, and whose resource it requests: most preferred first.
+/// Returns the alternatives of a task of which the cluster knows all cards, and whose resource the task requests; most preferred
+/// first.
 pub fn alternatives(
     task: &Task,
     resource_of: impl Fn(CardId) -> Option<ResourceId>,
@@ -114,7 +118,7 @@ pub fn alternatives(
     })
 }
 
-/// What tasks ask for in all, each with its alternatives.
+/// Returns what tasks ask for in all, each with its alternatives.
 pub(crate) fn demand_of<'t>(
     arguments: &CapacityCard,
     tasks: impl Iterator<Item = &'t Task>,
@@ -130,7 +134,7 @@ pub(crate) fn demand_of<'t>(
         let known: Vec<_> = alternatives(task, &resource_of).collect();
         match known[..] {
             [] => {}
-            // Each card by itself.
+            // Each card of the set by itself.
             [Alternative::Set(set)] => {
                 cards.extend(set.cards().iter().map(|(card, count)| (Box::from([*card]), *count)));
             }
@@ -144,7 +148,8 @@ pub(crate) fn demand_of<'t>(
     Demand::new(sums.into_iter().collect(), cards)
 }
 
-/// Alternatives as a set of cards of which it takes so many, whichever of them is taken: no more than the least does.
+/// Combines alternatives into one set of cards and the number that is taken from it whichever alternative is taken: the least
+/// that any of them takes.
 fn least_of(
     task: &Task,
     alternatives: &[&Alternative],
@@ -163,7 +168,7 @@ fn least_of(
     (cards.into_iter().collect(), least)
 }
 
-/// The least of each resource that claimed cards are counted by, whichever alternative is taken.
+/// Returns the least of each resource that claimed cards are counted by, whichever alternative is taken.
 fn least_added(alternatives: &[&Alternative]) -> Vec<(Dimension, i64)> {
     let mut sets = alternatives.iter().filter_map(|alternative| alternative.set());
     let Some(first) = sets.next() else { return Vec::new() };
@@ -178,8 +183,9 @@ fn least_added(alternatives: &[&Alternative]) -> Vec<(Dimension, i64)> {
     least.collect()
 }
 
-/// What of a workload's own demand counts: cards, each also as one of the resource that it is requested as; CPU and memory,
-/// unless it `is_for_cards` and those stand for them; and every other resource, of which the plugin compares what it does.
+/// Returns what counts of a workload's own demand. Cards count, each also as one of the resource that it is requested as. CPU and
+/// memory count, unless the workload `is_for_cards` and the cards stand for them. Every other resource counts too; the plugin
+/// compares those that it limits.
 pub fn metered(
     arguments: &CapacityCard,
     demand: &Demand,
@@ -190,7 +196,7 @@ pub fn metered(
     let mut resources: BTreeMap<_, _> = demand.resources.iter().filter(counts).collect();
     let mut devices = BTreeMap::<Dimension, i64>::new();
     for (set, count) in &demand.cards {
-        // All alternatives are of one resource.
+        // All alternatives stand for one resource.
         if let Some(resource) = set.iter().find_map(|card| resource_of(*card)) {
             let sum = devices.entry(Dimension::Resource(resource)).or_default();
             *sum = sum.saturating_add(*count);

@@ -1,4 +1,4 @@
-//! Numbers for names, so that comparing and counting does not touch text.
+//! Numbers that stand for names, so that comparing and counting do not touch text.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub struct ResourceId(u32);
 pub struct CardId(u32);
 
 impl ResourceId {
-    /// `cpu`: amounts of it are in milli, those of all others in whole units.
+    /// `cpu`: its amounts are in milli, those of all others in whole units.
     pub const CPU: Self = Self(0);
     /// `memory`, in bytes.
     pub const MEMORY: Self = Self(1);
@@ -23,21 +23,21 @@ impl ResourceId {
 }
 
 impl ResourceId {
-    /// The place of this resource in tables by resource.
+    /// Returns the place of this resource in tables by resource.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl CardId {
-    /// The place of this card in tables by card.
+    /// Returns the place of this card in tables by card.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Resource and card names. An id is valid as long as anything that the cluster holds has it: those of names that nobody uses
-/// any more are given to others ([`super::Cluster::forget_unused_names`]).
+/// Resource and card names. An id is valid as long as anything that the cluster holds uses it. Ids of names that are no longer
+/// used are given to other names ([`super::Cluster::forget_unused_names`]).
 #[derive(Debug)]
 pub struct Names {
     resources: Table,
@@ -47,7 +47,7 @@ pub struct Names {
 impl Default for Names {
     fn default() -> Self {
         let mut resources = Table::default();
-        // In the order of the constants of `ResourceId`.
+        // This is the order of the constants of `ResourceId`.
         for name in [CPU, MEMORY, PODS] {
             resources.id(name);
         }
@@ -59,9 +59,9 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The id of a resource name, new ones included.
+    /// Returns the id of a resource name; a new name gets one.
     pub fn resource(&mut self, name: &str) -> ResourceId {
-        // What every pod asks for is not looked up.
+        // What every pod asks for needs no lookup.
         match name {
             CPU => ResourceId::CPU,
             MEMORY => ResourceId::MEMORY,
@@ -70,39 +70,39 @@ impl Names {
         }
     }
 
-    /// The id of a card name, new ones included.
+    /// Returns the id of a card name; a new name gets one.
     pub fn card(&mut self, name: &str) -> CardId {
         CardId(self.cards.id(name))
     }
 
-    /// How many numbers of card names there are, used or not.
+    /// Returns how many numbers of card names there are, used or not.
     pub fn card_numbers(&self) -> usize {
         self.cards.names.len()
     }
 
-    /// How many card names are known.
+    /// Returns how many card names are known.
     pub fn known_cards(&self) -> usize {
         self.cards.ids.len()
     }
 
-    /// The ids of all numbers, used or not.
+    /// Returns the ids of all numbers, used or not.
     pub(crate) fn card_ids(&self) -> impl Iterator<Item = CardId> {
         (0_u32..).take(self.card_numbers()).map(CardId)
     }
 
-    /// Something that used so many names of cards and of resources is gone.
+    /// Notes that something is gone that used this many names of cards and of resources.
     pub(crate) fn gone(&mut self, cards: usize, resources: usize) {
         self.cards.turnover += cards;
         self.resources.turnover += resources;
     }
 
-    /// Whether so much has come and gone that a look at who uses which name is worth its cost.
+    /// Whether so much has come and gone that it is worth finding out which names are used.
     pub(crate) fn is_look_due(&self) -> bool {
         let is_due = |table: &Table| table.turnover >= SMALL_TABLE.max(table.ids.len() / 2);
         is_due(&self.cards) || is_due(&self.resources)
     }
 
-    /// Forgets the names that are not used, by number, and returns the numbers of those of cards.
+    /// Forgets the names that are not used, given by number. Returns the free numbers of card names.
     pub(crate) fn keep(&mut self, cards: &[bool], resources: &[bool]) -> Vec<CardId> {
         self.resources.keep(resources);
         self.cards.keep(cards);
@@ -110,44 +110,44 @@ impl Names {
         self.cards.free.iter().copied().map(CardId).collect()
     }
 
-    /// The resources that have got numbers of others since this was asked last.
+    /// Returns the resources whose numbers stood for other names when this was last asked.
     pub(crate) fn take_renamed_resources(&mut self) -> Vec<ResourceId> {
         let renamed = std::mem::take(&mut self.resources.renamed);
         renamed.into_iter().map(ResourceId).collect()
     }
 
-    /// The id of a card name that was seen before.
+    /// Returns the id of a card name that was seen before.
     pub fn known_card(&self, name: &str) -> Option<CardId> {
         self.cards.ids.get(name).copied().map(CardId)
     }
 
-    /// The text of a resource name.
+    /// Returns the text of a resource name.
     pub fn resource_name(&self, id: ResourceId) -> &str {
         &self.resources.names[id.0 as usize]
     }
 
-    /// The text of a resource name, shared.
+    /// Returns the text of a resource name, shared.
     pub(crate) fn resource_text(&self, id: ResourceId) -> Arc<str> {
         Arc::clone(&self.resources.names[id.index()])
     }
 
-    /// The texts of all resource names, in the order of their ids.
+    /// Returns the texts of all resource names, in the order of their ids.
     pub fn resource_names(&self) -> impl Iterator<Item = &str> {
         self.resources.names.iter().map(|name| &**name)
     }
 
-    /// The texts of all card names, in the order of their ids.
+    /// Returns the texts of all card names, in the order of their ids.
     pub(crate) fn card_names(&self) -> impl Iterator<Item = &str> {
         self.cards.names.iter().map(|name| &**name)
     }
 
-    /// The text of a card name.
+    /// Returns the text of a card name.
     pub fn card_name(&self, id: CardId) -> &str {
         &self.cards.names[id.index()]
     }
 }
 
-/// So many names are kept without a look at who uses them.
+/// With fewer changes than this, it is not checked which names are used.
 const SMALL_TABLE: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -159,7 +159,7 @@ struct Table {
     free: Vec<u32>,
     /// Numbers that have been given to other names.
     renamed: Vec<u32>,
-    /// How many names have come, and how many users of names have gone, since the last look.
+    /// How many names have come, and how many uses of names have gone, since the last check.
     turnover: usize,
 }
 
@@ -182,7 +182,7 @@ impl Table {
         id
     }
 
-    /// Forgets what is not used.
+    /// Forgets the names that are not used.
     fn keep(&mut self, used: &[bool]) {
         self.turnover = 0;
         let is_used = |id: u32| used.get(id as usize).copied().unwrap_or(true);

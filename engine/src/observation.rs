@@ -19,11 +19,11 @@ use crate::cluster::reclaims::EvictionOutcome;
 use crate::cluster::{Cluster, Kind};
 use crate::trail::{Object, ObjectKind};
 
-/// One thing that was seen of the cluster.
+/// One thing that was observed in the cluster.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "fields of the object's metadata, by their names")]
 pub enum Observation {
-    /// A list of all objects of a kind begins: what it does not name is gone when it ends.
+    /// A list of all objects of a kind begins. Objects that it does not name are gone when it ends.
     ListBegins(Kind),
     /// A list of all objects of a kind is complete.
     ListEnds(Kind),
@@ -41,7 +41,7 @@ pub enum Observation {
     NodeGone(Box<str>),
     /// A queue is there, or has changed.
     Queue(Box<Queue>),
-    /// A queue is there that can't be read at all.
+    /// A queue exists that can't be read at all.
     QueueUnreadable {
         name: Box<str>,
         uid: Box<str>,
@@ -52,7 +52,7 @@ pub enum Observation {
     QueueGone(Box<str>),
     /// A `PodGroup` is there, or has changed.
     Group(Box<WatchedGroup>),
-    /// A `PodGroup` is there that can't be read at all.
+    /// A `PodGroup` exists that can't be read at all.
     GroupUnreadable {
         namespace: Box<str>,
         name: Box<str>,
@@ -90,16 +90,16 @@ pub enum Observation {
     Configuration(Arc<Configuration>),
 }
 
-/// What became of one thing that was decided. What was not written is as if it had not been decided.
+/// What became of one thing that was decided. What was not written is treated as if it had not been decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Of letting in a pod, by its uid.
+    /// The outcome of letting in a pod, by its uid.
     Admission(Arc<str>, Answer),
-    /// Of resuming a Job, by its uid.
+    /// The outcome of resuming a Job, by its uid.
     Resumption(Arc<str>, Answer),
-    /// Of binding a pod, by its uid, to the node that was chosen for it.
+    /// The outcome of binding a pod, by its uid, to the node that was chosen for it.
     Binding(Arc<str>, Answer),
-    /// Of evicting a pod, by its uid.
+    /// The outcome of evicting a pod, by its uid.
     Eviction(Arc<str>, EvictionOutcome),
 }
 
@@ -108,21 +108,22 @@ pub enum Outcome {
 pub enum Answer {
     /// It is written.
     Accepted,
-    /// It is not, and the object is as it was, or gone: what has changed is seen soon.
+    /// It is not written, and the object is as it was, or gone: what has changed will be seen soon.
     NotWritten,
-    /// It is not, and would not be if it were tried again: why, in the API server's words.
+    /// It is not written, and would not be if it were tried again. Contains the API server's words.
     Refused(Arc<str>),
-    /// Nobody knows yet: it may still be written, however late. Another answer follows when the object has been read again.
+    /// It is not known yet: it may still be written, however late. Another answer follows when the object has been read again.
     Unknown,
 }
 
 impl Observation {
-    /// A pod as it was seen: of what may be a megabyte, and waits to be taken in with thousands of others, that which is read.
+    /// Returns the observation of a pod, with only those parts of the pod that are read. A pod may be a megabyte large, and may
+    /// wait to be taken in with thousands of others.
     pub fn of_pod(pod: &Pod<Box<str>>) -> Self {
         Self::Pod(Box::new(to_keep(pod)))
     }
 
-    /// The object that it is about, where reading it is more than forgetting it.
+    /// Returns the object that it is about, where the object has to be read and not just forgotten.
     pub fn object(&self) -> Option<Object> {
         let lean = |metadata: &Metadata<Box<str>>| {
             [&metadata.namespace, &metadata.name, &metadata.uid].map(|text| text.clone().unwrap_or_default())
@@ -167,7 +168,7 @@ impl Cluster {
         self.read_again(now);
     }
 
-    /// The same of something after which more follows: nothing may be decided or asked before [`Self::read_again`].
+    /// Does the same for an observation that more follow: nothing may be decided or asked before [`Self::read_again`].
     pub fn apply_one_of_many(&mut self, observation: Observation, now: Timestamp) {
         match observation {
             Observation::ListBegins(kind) => self.begin_list(kind),
@@ -219,9 +220,9 @@ impl Cluster {
             Outcome::Admission(uid, Answer::Unknown) => self.await_answer(uid),
             Outcome::Resumption(uid, Answer::NotWritten) => self.refuse_resumption(uid, None, now),
             Outcome::Resumption(uid, Answer::Refused(message)) => self.refuse_resumption(uid, Some(message), now),
-            // Who says so is told by whoever asked for it.
+            // Whoever asked for the binding is told why it failed.
             Outcome::Binding(uid, Answer::NotWritten | Answer::Refused(_)) => self.binding_failed(uid),
-            // Seen in the watch; and until an answer is known, what it took stays taken.
+            // The watch will show it. Until an answer is known, what the write took stays taken.
             Outcome::Resumption(_, Answer::Accepted | Answer::Unknown)
             | Outcome::Binding(_, Answer::Accepted | Answer::Unknown) => (),
             Outcome::Eviction(uid, outcome) => self.eviction_ended(uid, *outcome, now),

@@ -1,7 +1,7 @@
 //! Why a pod waits, in one word: what conditions, events and metrics say.
 //!
-//! What depends on a reason is a method here that names them all, or goes by what such a method says: so the compiler asks
-//! for all of it when there is another reason.
+//! Everything that depends on the reason is a method here that names all reasons, or follows such a method. So the compiler asks
+//! for all of it when a reason is added.
 
 use crate::names::ResourceId;
 use crate::worded::worded;
@@ -79,54 +79,56 @@ worded! {
     }
 }
 
-/// What a reason is about: which numbers its message shows, and whether a change of a node wakes who waits for it. A change
-/// of the queue or of those above it, of the workload or of the configuration wakes all.
+/// What a reason is about. This decides which numbers its message shows, and whether a change of a node wakes pods that wait for
+/// the reason. A change of the queue or of those above it, of the workload or of the configuration wakes all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum About {
-    /// What the pod says of its request: no numbers.
+    /// What the pod says in its request: no numbers.
     Request,
-    /// What the queue says, whoever asks: no numbers.
+    /// What the queue says, whichever pod asks: no numbers.
     Queue,
-    /// What the queue has left of this resource, else of any other and of cards: what is asked for, what is used, and the quota.
+    /// What the queue has left of this resource; without one, of any other resource and of cards. The message shows what is asked
+    /// for, what is used, and the quota.
     Quota(Option<ResourceId>),
     /// What the pod's group or Job says or does: how many pods it has, or what was kept for it.
     Workload,
-    /// Nodes: how many say what.
+    /// Nodes: how many give which answer.
     Nodes,
-    /// The cards that nodes share through mGPU: how many nodes say what.
+    /// The cards that nodes share through mGPU: how many nodes give which answer.
     Mgpu,
 }
 
-/// What it takes to cure a reason.
+/// What it takes for the reason to go away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cure {
-    /// Others give back quota, or room on nodes: of themselves, or evicted for it.
+    /// Others give back quota, or room on nodes: by themselves, or because they are evicted for it.
     Eviction,
-    /// Others give back what a node has for such pods; or quota or room elsewhere, as by [`Self::Eviction`].
+    /// Others give back what a node has for pods without GPU; or they give back quota or room elsewhere, as by
+    /// [`Self::Eviction`].
     Release,
-    /// More steps of a search that was given up, or other cards that are free.
+    /// More steps for a search that was given up, or other free cards.
     Search,
-    /// What is free helps nothing: somebody has to change the pod, its group, the queue, the nodes or the configuration, or to
-    /// make the pods that are missing.
+    /// Nothing that comes free helps: somebody has to change the pod, its group, the queue, the nodes or the configuration, or to
+    /// create the missing pods.
     Change,
 }
 
 /// Whether waiting can help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outlook {
-    /// It can: others may give back what is missing, or time may bring it.
+    /// Waiting can help: others may give back what is missing, or it may come with time.
     NotYet,
-    /// It can't, as things are: somebody has to change the request, the queue, the nodes or the configuration.
+    /// Waiting can't help as things are: somebody has to change the request, the queue, the nodes or the configuration.
     Never,
 }
 
 impl Reason {
-    /// The reason with this word.
+    /// Returns the reason with this word.
     pub(crate) fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == word)
     }
 
-    /// What it is about.
+    /// Returns what it is about.
     pub(crate) const fn about(self) -> About {
         match self {
             Self::GetTaskRequestResourceFailed
@@ -159,7 +161,7 @@ impl Reason {
         }
     }
 
-    /// Whether it is about what has become of one pod, and not about what others like it ask for as well.
+    /// Whether it is about what has become of one pod, and not about what pods like it ask for as well.
     pub(crate) const fn is_of_one_pod(self) -> bool {
         matches!(
             self,
@@ -167,7 +169,7 @@ impl Reason {
         )
     }
 
-    /// Whether a change of a node wakes who waits for it.
+    /// Whether a change of a node wakes pods that wait for it.
     pub(crate) const fn is_woken_by_nodes(self) -> bool {
         match self.about() {
             About::Nodes | About::Mgpu => true,
@@ -175,7 +177,7 @@ impl Reason {
         }
     }
 
-    /// Whether waiting can help. Where only the numbers tell, `could_ever` says whether what is asked for could be had if
+    /// Returns whether waiting can help. Where only the numbers tell, `could_ever` says whether what is asked for could be had if
     /// others held nothing of it.
     pub(crate) fn outlook(self, could_ever: impl FnOnce() -> bool) -> Outlook {
         let can_help = match self {
@@ -185,7 +187,8 @@ impl Reason {
             | Self::NoNodeFits
             | Self::InsufficientMgpu
             | Self::CrossQuotaExceeded => could_ever(),
-            // Other cards may do, the missing pods may come, others open their gates, and who stands aside is taken up again.
+            // Other cards may suffice, the missing pods may come, others may remove their gates, and a pod that stands aside is
+            // taken up again.
             Self::TooComplex
             | Self::PodGroupIncomplete
             | Self::InqueueTimeout
@@ -216,7 +219,7 @@ impl Reason {
         if can_help { Outlook::NotYet } else { Outlook::Never }
     }
 
-    /// What it takes to cure it.
+    /// Returns what it takes to cure it.
     pub(crate) const fn cure(self) -> Cure {
         match self {
             Self::InsufficientCpuQuota

@@ -1,11 +1,11 @@
-//! References: which pod or workload, for those who act on it or report about it.
+//! References that say which pod or workload is meant, for code that acts on it or reports about it.
 
 use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
-/// One incarnation of a pod: its successor of the same name has another `uid`.
+/// One incarnation of a pod: a successor of the same name has another `uid`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields of its metadata")]
 pub struct PodRef {
@@ -15,7 +15,7 @@ pub struct PodRef {
 }
 
 impl PodRef {
-    /// The pod, as events refer to it.
+    /// Returns the pod as events refer to it.
     pub fn reference(&self) -> ObjectReference {
         ObjectReference {
             api_version: Some("v1".into()),
@@ -37,7 +37,7 @@ impl fmt::Display for PodRef {
 /// What kind of object a workload is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkloadKind {
-    /// Volcano's, which names how many of its pods start together.
+    /// Volcano's kind, which says how many of its pods start together.
     PodGroup,
     /// A `batch/v1` Job.
     Job,
@@ -53,7 +53,7 @@ impl WorkloadKind {
     }
 }
 
-/// One incarnation of a `PodGroup` or Job, as with pods.
+/// One incarnation of a `PodGroup` or Job, as [`PodRef`] is of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "fields of its kind and metadata")]
 pub struct WorkloadRef {
@@ -64,7 +64,7 @@ pub struct WorkloadRef {
 }
 
 impl WorkloadRef {
-    /// The workload, as events refer to it.
+    /// Returns the workload as events refer to it.
     pub fn reference(&self) -> ObjectReference {
         let api_version = match self.kind {
             WorkloadKind::PodGroup => "scheduling.volcano.sh/v1beta1",

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// `used / limit` (Capacity Card, **Resource Tracking**: `share = max(allocated / deserved)`).
 ///
-/// Something of nothing is more than any fraction; nothing of nothing is 0. Both parts are at least 0.
+/// Where the limit is 0, something in use is more than any fraction, and nothing in use is 0. Both parts are at least 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     used: u128,
@@ -13,16 +13,17 @@ pub struct Share {
 }
 
 impl Share {
-    /// Nothing in use.
+    /// The share where nothing is in use.
     pub const ZERO: Self = Self { used: 0, limit: 1 };
 
-    /// `used / limit`; negative parts count as 0.
+    /// Returns `used / limit`; negative parts count as 0.
     pub fn new(used: i128, limit: i128) -> Self {
         let (used, limit) = (u128::try_from(used).unwrap_or(0), u128::try_from(limit).unwrap_or(0));
         if used == 0 { Self::ZERO } else { Self { used, limit } }
     }
 
-    /// For display and gauges only: the nearest floating-point number, infinity for something of nothing.
+    /// Returns the nearest floating-point number, for display and gauges only. It is infinity where something is in use and the
+    /// limit is 0.
     #[expect(clippy::cast_precision_loss, reason = "no decision is made with it")]
     pub(crate) fn to_f64(self) -> f64 {
         self.used as f64 / self.limit as f64
@@ -31,8 +32,8 @@ impl Share {
 
 impl Ord for Share {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Continued fractions: compare the whole parts, then the remainders turned upside down. Products of the parts
-        // could be wider than 128 bits.
+        // Works as continued fractions do: compares the whole parts, then the remainders turned upside down. Products of the
+        // parts could be wider than 128 bits.
         let (mut a, mut b) = ((self.used, self.limit), (other.used, other.limit));
         let mut turned = false;
         loop {

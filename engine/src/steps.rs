@@ -1,6 +1,6 @@
 //! What a search may cost.
 //!
-//! To place containers on cards is bin packing: there are requests for which no search ends in time. So each counts its
+//! Placing containers on cards is bin packing: for some requests no search ends in reasonable time. So each search counts its
 //! steps, which are the same on every machine, and ends with what it has when they are spent.
 
 use std::cell::Cell;
@@ -12,22 +12,22 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// So many steps.
+    /// Returns this many steps.
     pub const fn new(steps: u64) -> Self {
         Self { left: Cell::new(steps) }
     }
 
-    /// How many are left.
+    /// Returns how many steps are left.
     pub fn left(&self) -> u64 {
         self.left.get()
     }
 
-    /// Whether all are spent.
+    /// Whether all steps are spent.
     pub fn are_spent(&self) -> bool {
         self.left.get() == 0
     }
 
-    /// Lets a part of the work spend at most so many of what is left.
+    /// Lets a part of the work spend at most `most` of the steps that are left.
     pub fn share<T>(&self, most: u64, work: impl FnOnce(&Self) -> T) -> T {
         let granted = most.min(self.left());
         let own = Self::new(granted);
@@ -36,7 +36,7 @@ impl Steps {
         result
     }
 
-    /// Spends some, or what is left.
+    /// Spends this many steps, or those that are left if they are fewer.
     pub fn spend(&self, steps: impl TryInto<u64>) {
         let steps = steps.try_into().unwrap_or(u64::MAX);
         self.left.set(self.left.get().saturating_sub(steps));

@@ -1,4 +1,4 @@
-//! Tables of what comes and goes: each thing in a place of its own, and found by its key.
+//! Tables of things that come and go. Each thing has a place of its own and is found by its key.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,8 +9,8 @@ use crate::ids::Id;
 
 /// Things by number and by key. The places of things that are gone are used again, the last one first.
 ///
-/// What is gone can be read in its place until something else takes that: whoever has kept a number finds the last that was
-/// there, not nothing.
+/// A thing that is gone can still be read in its place until another thing takes the place: code that kept a number finds the
+/// last thing that was there, not nothing.
 #[derive(Debug)]
 pub(crate) struct Table<I, T> {
     places: Vec<T>,
@@ -29,7 +29,7 @@ impl<I, T> Default for Table<I, T> {
 }
 
 impl<I: Id, T> Table<I, T> {
-    /// Puts a thing in its place; what has this key already gives up its own.
+    /// Puts a thing in its place. A thing that has this key already gives up its place to the new one.
     pub(crate) fn insert(&mut self, key: Arc<str>, thing: T) -> I {
         match self.ids.entry(key) {
             Entry::Occupied(known) => {
@@ -50,39 +50,39 @@ impl<I: Id, T> Table<I, T> {
         }
     }
 
-    /// Takes the thing with this key out: its place is free.
+    /// Removes the thing with this key, which frees its place.
     pub(crate) fn remove(&mut self, key: &str) -> Option<I> {
         let id = self.ids.remove(key)?;
         self.free.push(id);
         Some(id)
     }
 
-    /// The number of the thing with this key.
+    /// Returns the number of the thing with this key.
     pub(crate) fn id(&self, key: &str) -> Option<I> {
         self.ids.get(key).copied()
     }
 
-    /// The numbers of all things, in no order.
+    /// Returns the numbers of all things, in no order.
     pub(crate) fn ids(&self) -> impl Iterator<Item = I> {
         self.ids.values().copied()
     }
 
-    /// The numbers of all places, free ones included.
+    /// Returns the numbers of all places, free ones included.
     pub(crate) fn places(&self) -> impl Iterator<Item = I> + use<I, T> {
         (0..self.places.len()).map(I::of)
     }
 
-    /// What lies in this place, where there is one.
+    /// Returns what lies in this place, if there is such a place.
     pub(crate) fn get(&self, id: I) -> Option<&T> {
         self.places.get(id.index())
     }
 
-    /// What lies in all places, in order; also what is gone and still lies there.
+    /// Returns what lies in all places, in order; also things that are gone and still lie there.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (I, &T)> {
         (0..).map(I::of).zip(&self.places)
     }
 
-    /// The same, to be changed.
+    /// Returns the same as [`Self::iter`], to be changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (I, &mut T)> {
         (0..).map(I::of).zip(&mut self.places)
     }

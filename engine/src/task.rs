@@ -13,7 +13,7 @@ use crate::reason::Reason;
 /// How it is known which cards a pod asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Naming {
-    /// The pod names them, or is charged for none.
+    /// The pod names them itself, or is charged for none.
     #[default]
     Own,
     /// Its queue has a quota for them (docs/rules.md, **Card quota**, `unnamedCards`).
@@ -25,28 +25,28 @@ pub enum Naming {
 /// What a pod's claims select (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Claimed {
-    /// What each of the claims' requests leaves; none where the claims are for other devices.
+    /// What each of the claims' requests leaves to choose from; empty where the claims are for other devices.
     pub requests: Box<[Wanted]>,
     /// The cards that the pod's annotation names.
     pub named: Arc<[CardId]>,
-    /// What the pod requests besides.
+    /// What the pod requests besides the claims.
     pub others: Arc<Amounts>,
-    /// The same with what the first choices of the requests come to, by the resources alone: what it is taken to request where it
-    /// is charged for no card.
+    /// The same with what the first choices of the requests add, by the resources alone: what the pod counts as requesting where
+    /// it is charged for no card.
     pub uncharged: Arc<Amounts>,
-    /// What was allocated, where all of it was.
+    /// What was allocated, where all of it has been.
     pub allocated: Option<Alternative>,
-    /// Whether others are charged for claims that it shares.
+    /// Whether other pods are charged for claims that it shares.
     pub shared: bool,
     /// How many devices are asked for or allocated of which it is not known what they are.
     pub unknown: i64,
-    /// Whether any of the claims that are there asks for a device, be it a card or not.
+    /// Whether any of the existing claims asks for a device, whether that is a card or not.
     pub asks_for_devices: bool,
-    /// Why it can't be charged for them, or not yet.
+    /// Why the pod can't be charged for the claims, or not yet.
     pub refusal: Option<Reason>,
-    /// Of which of them, and what of it, in words for the user; of one that it shares, the claim's name.
+    /// Which claim that is about, and what of it, in words for the user; for a shared claim, the claim's name.
     pub refused: Option<Box<str>>,
-    /// What it asks of the devices of its node; none where it asks for none.
+    /// What the pod asks of the devices of its node; none where it asks for none.
     pub demand: Option<Arc<DeviceDemand>>,
 }
 
@@ -56,7 +56,7 @@ impl Claimed {
         !self.requests.is_empty()
     }
 
-    /// Whether any of them is, or may be: claims or the devices that they were given may be away.
+    /// Whether any of the claims is for cards, or may be: claims, or the devices that they were given, may be missing.
     pub fn may_be_for_cards(&self) -> bool {
         let is_away = matches!(
             self.refusal,
@@ -65,26 +65,27 @@ impl Claimed {
         self.is_for_cards() || self.unknown > 0 || is_away
     }
 
-    /// Whether the claims are for cards, and each of their requests says itself which: one is left, or they are in order.
+    /// Whether the claims are for cards, and each of their requests says itself which: it leaves one choice, or its choices are
+    /// in order.
     pub fn names_cards(&self) -> bool {
         self.is_for_cards() && self.requests.iter().all(Wanted::is_settled)
     }
 
-    /// The cards that the claims leave, as often as they are left.
+    /// Returns the cards that the claims leave to choose from, as often as they appear there.
     pub fn cards(&self) -> impl Iterator<Item = CardId> + '_ {
         let choices = self.requests.iter().flat_map(|request| &request.choices);
         choices.flat_map(|choice| choice.iter().map(|(card, ..)| *card))
     }
 }
 
-/// What one request of a claim leaves.
+/// What one request of a claim leaves to choose from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Wanted {
-    /// Cards, with how many of each: it gets one of these choices.
+    /// The choices, each with its cards and how many of each. The request gets one of them.
     pub choices: Vec<Box<[Counted]>>,
-    /// Whether they are in the order of the claim.
+    /// Whether the choices are in the order of the claim.
     pub ordered: bool,
-    /// Whether it may get some of several choices that are as many.
+    /// Whether it may get some of several choices that have equal numbers.
     pub mixes: bool,
 }
 
@@ -100,24 +101,25 @@ impl Wanted {
 pub struct Task {
     /// Its resources, and one slot for a pod.
     pub request: Arc<Amounts>,
-    /// The cards it could get, most preferred first: those that it names, or is read to name, by name; or what its claims leave.
+    /// The cards that the pod could get, most preferred first: the cards that it names, or is read to name, by name; or what its
+    /// claims leave.
     pub alternatives: Arc<[Alternative]>,
-    /// Whether it names them itself.
+    /// Whether the pod names its cards itself.
     pub says_cards: bool,
-    /// How it is known which they are.
+    /// How it is known which cards the pod asks for.
     pub naming: Naming,
-    /// What it claims of devices; none where it claims none.
+    /// What the pod claims of devices; none where it claims none.
     pub claimed: Option<Arc<Claimed>>,
-    /// Whether neither it nor its group nor its namespace names a queue.
+    /// Whether neither the pod nor its group nor its namespace names a queue.
     pub unqueued: bool,
     /// The shares of cards that its containers ask for; none where they ask for none.
     pub mgpu: Option<Arc<MgpuRequest>>,
-    /// Why the request can't be read, where it can't: then nothing lets the pod in.
+    /// Why the request can't be read, where it can't. Then nothing lets the pod in.
     pub unreadable: Option<Box<str>>,
 }
 
 impl Task {
-    /// Whether it is charged for cards: then CPU and memory may be unlimited.
+    /// Whether the pod is charged for cards: then CPU and memory may be unlimited.
     pub(crate) fn is_for_cards(&self) -> bool {
         !self.alternatives.is_empty() || self.naming == Naming::ByQueue
     }
@@ -127,17 +129,17 @@ impl Task {
         self.claimed.as_ref().is_some_and(|claimed| claimed.is_for_cards())
     }
 
-    /// Whether another pod is charged for cards that it shares.
+    /// Whether another pod is charged for cards that this one shares.
     pub(crate) fn shares_cards(&self) -> bool {
         self.claimed.as_ref().is_some_and(|claimed| claimed.shared)
     }
 
-    /// Whether any of its claims asks for a device, be it a card or not.
+    /// Whether any of its claims asks for a device, whether that is a card or not.
     pub(crate) fn asks_for_devices(&self) -> bool {
         self.claimed.as_ref().is_some_and(|claimed| claimed.asks_for_devices)
     }
 
-    /// What it requests with one of its alternatives, or without cards.
+    /// Returns what the pod requests with one of its alternatives, or without cards.
     #[inline]
     pub fn request_with<'t>(&'t self, alternative: Option<&'t Alternative>) -> &'t Arc<Amounts> {
         match alternative.and_then(Alternative::set) {
@@ -146,24 +148,24 @@ impl Task {
         }
     }
 
-    /// What it requests with the first of its alternatives.
+    /// Returns what the pod requests with the first of its alternatives.
     pub fn first_request(&self) -> &Arc<Amounts> {
         self.request_with(self.alternatives.first())
     }
 
-    /// What it requests with any of its alternatives: its own request, where those are named.
+    /// Returns what the pod requests with any of its alternatives; its own request, where its cards are named.
     pub fn requests(&self) -> impl Iterator<Item = &Amounts> {
         let own = (!self.alternatives.iter().any(|alternative| alternative.set().is_some())).then_some(&*self.request);
         let sets = self.alternatives.iter().filter_map(Alternative::set);
         own.into_iter().chain(sets.map(|set| &**set.request()))
     }
 
-    /// The cards of its alternatives, as often as they are in them.
+    /// Returns the cards of its alternatives, as often as they appear there.
     pub fn cards(&self) -> impl Iterator<Item = CardId> + '_ {
         self.alternatives.iter().flat_map(Alternative::cards)
     }
 
-    /// How many cards, where each is one of `resource`.
+    /// Returns how many cards it asks for, where each is one of `resource`.
     pub fn count(&self, resource: ResourceId) -> i64 {
         self.request.get(Dimension::Resource(resource))
     }

@@ -11,17 +11,17 @@ pub struct TextPool {
     swept: usize,
 }
 
-/// Below so many texts a pool is not swept.
+/// A pool of fewer texts than this is not swept.
 const SMALL_POOL: usize = 1024;
 
 impl TextPool {
-    /// The shared copy of `text`.
+    /// Returns the shared copy of `text`.
     pub fn get(&mut self, text: &str) -> Arc<str> {
         if let Some(shared) = self.texts.get(text) {
             return Arc::clone(shared);
         }
-        // Nodes come and go, each with its own name among its labels. Swept when it has doubled, so that a text costs the
-        // same however many there are.
+        // Nodes come and go, each with its own name among its labels. The pool is swept when it has doubled, so that a text costs
+        // the same however many texts there are.
         if self.texts.len() >= 2 * self.swept.max(SMALL_POOL) {
             self.texts.retain(|text| Arc::strong_count(text) > 1);
             self.swept = self.texts.len();

@@ -1,4 +1,4 @@
-//! The trail of whoever decides: what is being worked on, piece by piece, for somebody who watches over it.
+//! The trail of a decision: what is being worked on, piece by piece, for a watchdog.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// Each once, for metrics that show them all.
+    /// All kinds, each once, for metrics that show them all.
     pub const ALL: [Self; 10] = [
         Self::Pod,
         Self::Node,
@@ -36,7 +36,7 @@ impl ObjectKind {
         Self::ResourceClaim,
     ];
 
-    /// The kind, as Kubernetes writes it.
+    /// Returns the kind as Kubernetes writes it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pod => "Pod",
@@ -56,13 +56,13 @@ impl ObjectKind {
 /// An object that is being worked on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// What it is, by which [`Self::name`] is read.
+    /// What kind of object it is; it tells how to read [`Self::name`].
     pub kind: ObjectKind,
     /// Its namespace; empty where it has none.
     pub namespace: Arc<str>,
-    /// As in its metadata; alone it says which object it is where there is no namespace.
+    /// Its name, as in its metadata. Where there is no namespace, the name alone says which object it is.
     pub name: Arc<str>,
-    /// Its unique id; empty where it is known by its name.
+    /// Its unique id; empty where its name identifies it.
     pub uid: Arc<str>,
 }
 
@@ -100,14 +100,14 @@ impl fmt::Display for Object {
     }
 }
 
-/// One piece of work: so small that it should be over in a moment.
+/// One piece of work, so small that it should be over in a moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Work {
-    /// What is done, as in "judging".
+    /// What is done, such as "judging".
     pub doing: &'static str,
-    /// The object that it is done with.
+    /// The object that is worked on.
     pub object: Object,
-    /// The queue that it is about.
+    /// The queue that the work is about.
     pub queue: Option<Arc<str>>,
 }
 
@@ -121,11 +121,11 @@ impl fmt::Display for Work {
     }
 }
 
-/// Is told what is begun, piece by piece. Whoever decides knows no clock; whoever listens does.
+/// Receives what is begun, piece by piece. The code that decides knows no clock; the receiver does.
 pub trait Trail {
-    /// This is worked on from now on, and what was before is over.
+    /// Work on this begins now, and the work before it is over.
     fn at(&self, work: Work);
-    /// What was worked on is over, and nothing else of this kind begins.
+    /// The last piece of work is over, and no other of this kind begins.
     fn over(&self);
 }
 

@@ -1,6 +1,6 @@
-//! Enums of which each has its word and its meaning: what conditions, events, metrics and documents say.
+//! Enums whose variants each have a word and a meaning, for conditions, events, metrics and documents.
 
-/// Declares such an enum. What stands before each as its comment is its meaning.
+/// Declares such an enum. The doc comment of each variant is its meaning.
 macro_rules! worded {
     ($(#[$attribute:meta])+ pub enum $name:ident { $($(#[doc = $meaning:literal])+ $each:ident = $word:literal,)+ }) => {
         $(#[$attribute])+
@@ -9,17 +9,17 @@ macro_rules! worded {
         }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: [Self; [$($word),+].len()] = [$(Self::$each),+];
 
-            /// The word.
+            /// Returns the word.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$each => $word,)+
                 }
             }
 
-            /// What it means, for documents.
+            /// Returns what it means, for documents.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$each => concat!($($meaning),+).trim_ascii(),)+

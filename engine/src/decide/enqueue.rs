@@ -54,7 +54,8 @@ pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
                 if grown.is_configured {
                     cluster.dequeue(id);
                 } else {
-                    // Without standing aside, a user who makes such pods and deletes them in turn would keep quota for ever.
+                    // It is remembered how long something was kept in vain: a user who makes such pods and deletes them in turn
+                    // would else keep quota for ever.
                     cluster.dequeue_in_vain(id);
                 }
                 cluster.refuse_workload(id, Some((Step::Enqueue, refused)));

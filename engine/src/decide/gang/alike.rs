@@ -20,7 +20,7 @@ use crate::lacking::Lacking;
 pub(super) struct Likeness {
     lacking: Lacking,
     is_started: bool,
-    /// Whether what the group asks for has been checked; then what is kept for its pods matters alone.
+    /// Whether the group asks for cards itself, which has been checked then; the next field is what is kept for its pods alone.
     asks_for_cards: bool,
     reserved: Vec<(QueueId, Demand)>,
     /// The group, where pods are evicted for it: what is set aside for it is not for a gang like it.

@@ -5,8 +5,8 @@
 //! Two limits apply, and a gang beyond either of them has its turn among the others. First, a gang may get no more than it held
 //! when it was whole: otherwise a user who raises the minimum of a group, or makes a large pod in place of a small one, would go
 //! before everybody. Second, the pods must have come to wait before the gang was torn, or within `reservationTimeout` after that:
-//! otherwise a user who makes pods later, or removes their own gate from them later, would keep a place before everybody for the
-//! day that suits.
+//! otherwise a user who makes pods later, or removes their own gate from them later, would keep a place before everybody until it
+//! suits them.
 
 use jiff::SignedDuration;
 
