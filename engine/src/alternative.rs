@@ -27,7 +27,7 @@ pub struct CardSet {
     requested: Option<(CardId, i64)>,
     /// The cards, and all that is requested of the resources by which the cards are counted.
     added: Amounts,
-    /// The same, and all else that the pod requests.
+    /// The cards, the resources by which they are counted, and all else that the pod requests.
     request: Arc<Amounts>,
 }
 

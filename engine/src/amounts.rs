@@ -35,7 +35,7 @@ impl Dimension {
         }
     }
 
-    /// Whether it is one of those that `capacity-card` may leave unlimited.
+    /// Whether it is CPU or memory, which `capacity-card` may leave unlimited.
     pub(crate) fn is_cpu_or_memory(self) -> bool {
         matches!(self, Self::Resource(ResourceId::CPU | ResourceId::MEMORY))
     }

@@ -106,8 +106,8 @@ pub fn card_count(names: &Names, task: &Task, resource: Option<ResourceId>) -> i
     extended.map(|(_, amount)| amount).max().unwrap_or(0)
 }
 
-/// Returns the alternatives of a task of which the cluster knows all cards, and whose resource the task requests; most preferred
-/// first.
+/// Returns the alternatives of a task, most preferred first: those whose cards are all known to the cluster, and whose resource
+/// the task requests.
 pub fn alternatives(
     task: &Task,
     resource_of: impl Fn(CardId) -> Option<ResourceId>,

@@ -38,7 +38,7 @@ pub struct Claimed {
     pub allocated: Option<Alternative>,
     /// Whether other pods are charged for claims that it shares.
     pub shared: bool,
-    /// How many devices are asked for or allocated of which it is not known what they are.
+    /// How many devices of an unknown kind are asked for or allocated.
     pub unknown: i64,
     /// Whether any of the existing claims asks for a device, whether that is a card or not.
     pub asks_for_devices: bool,

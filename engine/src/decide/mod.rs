@@ -224,8 +224,8 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     round
 }
 
-/// Takes note of what time has brought. Returns what is done about admitted pods that nobody could place in time, and about those
-/// that have more than they were let in for.
+/// Takes note of what time has brought. Returns what is to be done about admitted pods that were not placed in time, and about
+/// pods that have more than they were let in for.
 fn sent_back(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
     let mut actions = Vec::new();
     for due in cluster.advance(now) {

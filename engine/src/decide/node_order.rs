@@ -1,5 +1,5 @@
-//! The Capacity Card document's **Node Ordering**, for those that report it: a scheduler that asks, and the simulation. Gating
-//! needs no such score: it takes the leftmost card that has quota and a place.
+//! The score of the Capacity Card document's **Node Ordering**, for a scheduler that asks and for the simulation. Gating needs no
+//! such score: it takes the leftmost card that has quota and a place.
 
 use crate::cluster::Cluster;
 use crate::ids::{NodeId, PodId};

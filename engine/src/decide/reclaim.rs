@@ -154,7 +154,7 @@ fn look_at(
         Set::Together(_, pods) => pods.iter().map(|(pod, _)| *pod).collect(),
     });
     let before = cluster.before_look(in_sets);
-    // What other pods were evicted for goes to nobody else: the next claimant needs more.
+    // Room that other pods were evicted for goes to nobody else: the next claimant needs more.
     let aside = cluster.set_aside(Some(queue));
     cluster.take_asides(&aside);
     let claimed = cluster.lift_claim(queue);

@@ -328,8 +328,8 @@ pub(crate) fn admits(cluster: &Cluster, queue: QueueId, namespace: &str) -> Resu
     }
 }
 
-/// Whether the queue is for this namespace, whatever else may be wrong with it: nobody else may know what the queue has. For whom
-/// a queue was that no longer exists, nothing says: while pods are left in it, it is for no namespace.
+/// Whether the queue is for this namespace, whatever else may be wrong with it: nobody else may know what the queue has. Nothing
+/// says which namespaces a deleted queue was for: while pods are left in it, it is for none.
 pub(crate) fn is_for(cluster: &Cluster, queue: QueueId, namespace: &str) -> bool {
     let queue = cluster.queue(queue);
     let Some(terms) = queue.terms() else {

@@ -105,7 +105,7 @@ pub(crate) fn check_group(cluster: &mut Cluster, id: WorkloadId, joining: &[(Arc
     found
 }
 
-/// Returns what keeps a group out whose missing pods are all there, once these have joined those that wait.
+/// Returns what keeps a group out when all its missing pods are there: pods of these shapes join those that wait.
 fn judged(
     cluster: &mut Cluster,
     id: WorkloadId,

@@ -29,8 +29,7 @@ use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::lacking::Places;
 use crate::reason::Reason;
 
-/// Returns the gang of which pods of this shape are let in together with others, where there is one: then a turn of the shape is
-/// a turn of the gang.
+/// Returns the gang that pods of this shape are let in with, where there is one: then a turn of the shape is a turn of the gang.
 pub(super) fn judged_as_one(cluster: &Cluster, shape: &Shape) -> Option<WorkloadId> {
     let id = shape.group.filter(|_| !cluster.groups_are_absent())?;
     let group = cluster.workload(id);

@@ -1,4 +1,4 @@
-//! For whom the room counts as free that is set aside, while others are judged.
+//! Room that is set aside, and for which pods it counts as free while others are judged.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;

@@ -55,7 +55,7 @@ impl Look {
             };
             if let Some(from) = left_from {
                 left.push((set, from));
-                // A set that has had all steps of a look is not looked at for ever.
+                // A set that has had all steps of a look is passed over next time, or it would be looked at for ever.
                 next = next.or(Some(begun + index.max(1)));
             }
         }

@@ -17,8 +17,9 @@ pub(super) struct Draw<'c> {
     wanted: Vec<Wanted>,
     /// The place of the next pod by rank.
     next: usize,
-    /// Gangs as wholes, and pods with those that share their claims, that are not drawn yet. A gang comes up with the first of
-    /// its pods, none of which has a higher rank than the whole. Pods that share claims come up with the pod that pays.
+    /// The wholes that have come up and are not drawn yet: gangs, and pods with those that share their claims. A gang comes up
+    /// with the first of its pods, none of which has a higher rank than the whole. Pods that share claims come up with the pod
+    /// that pays.
     wholes: BTreeSet<(Rank, usize)>,
     /// The wholes that have come up.
     known: BTreeSet<usize>,

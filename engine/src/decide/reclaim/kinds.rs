@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// Returns the pods that may be taken back, in the order in which they are.
+    /// Returns the pods of this kind that may be taken back, by rank.
     pub(super) fn turns<'c>(&self, cluster: &'c Cluster) -> impl Iterator<Item = &'c Turn> + use<'c> {
         let turns = cluster.queue(self.queue).holders.alike_to(&self.held);
         let end = self.end;

@@ -55,7 +55,7 @@ impl Plan {
 /// What waiting pods must have in common so that the same candidates may be taken back for them.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Key {
-    /// Their queue. It decides which pods are of the same queue, and which queues borrow.
+    /// Their queue. Which pods are of the same queue, and which queues borrow from it, depends on it.
     queue: QueueId,
     /// Pods of the same queue may be taken back below this priority.
     priority: i32,
@@ -139,8 +139,8 @@ impl Question<'_> {
             && (self.shape.task.claimed.is_none() || devices_suffice())
     }
 
-    /// Returns of which shares or cards a node has too little, where it lacks `missing`. Where the number of some cards does not
-    /// suffice, only those cards count.
+    /// Returns which shares or cards a node has too little of, where it lacks what is `missing`. Where some cards are too few in
+    /// number, only these cards count, besides the shares.
     fn of_cards_on(&self, missing: &[Need]) -> Cow<'_, [Dimension]> {
         let is_card = |dimension: &&Dimension| dimension.card().is_some();
         let is_short = |card: &&Dimension| is_card(card) && missing.iter().any(|(_, missing, _)| missing == *card);

@@ -11,8 +11,8 @@ use crate::decide::verdict::is_for;
 use crate::happening::Happening;
 use crate::ids::{PodId, QueueId};
 
-/// Returns the eviction, with what each of its victims is told. `all_asked` is what the pod asks for that they make room for; of
-/// that it lacks what is `missing`.
+/// Returns the eviction, with what each of its victims is told. `all_asked` is what the waiting pod asks for, and `missing` what
+/// it lacks of that.
 pub(super) fn describe(
     cluster: &Cluster,
     shape: &Shape,

@@ -111,13 +111,13 @@ impl Victims {
         Self::of(Rc::new(sources), priority, gang_of(cluster, shape), now, gone)
     }
 
-    /// Whether both are of the same queues, and these may give the same.
+    /// Whether both draw on the same queues, and these may give the same.
     pub(super) fn are_of_queues_of(&self, other: &Self) -> bool {
         self.sources == other.sources
     }
 
-    /// Returns the same for pods of another gang, where the queues have as much as they had. `gone` pods are counted as gone by
-    /// now.
+    /// Returns the victims for pods of another gang, where the queues have as much as they had. `gone` pods are counted as gone
+    /// by now.
     pub(super) fn of_another_gang(self, gang: Option<WorkloadId>, gone: usize) -> Self {
         let kinds = if self.gone == gone {
             self.kinds
