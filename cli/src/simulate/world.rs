@@ -208,30 +208,35 @@ impl World {
     /// Everything as it is when the simulation begins: what is new has passed the door, and is there as its pods; and so has what is changed, or
     /// it is as it was.
     pub async fn begin(&mut self, now: Timestamp) -> Result<(Arc<Known>, Vec<Manifest>), Failure> {
-        let known = Arc::new(Known::of(&self.objects, None, "default").await?);
-        let door = Door::new(&known).map_err(|error| Failure::Unprintable(error.to_string()))?;
+        let mut known = Arc::new(Known::of(&self.objects, None, "default").await?);
+        let mut door = door_that_knows(&known)?;
+        for (place, before) in std::mem::take(&mut self.changed) {
+            if self.change(place, before, &door).await {
+                continue;
+            }
+            // What the door refused, it does not know.
+            known = Arc::new(Known::of(&self.objects, None, "default").await?);
+            door = door_that_knows(&known)?;
+        }
         let mut objects = std::mem::take(&mut self.objects);
         let new = objects.split_off(self.there);
         self.templates = Templates::of(objects.iter().chain(&new));
         self.priorities.add(objects.iter().chain(&new));
-        for (place, before) in std::mem::take(&mut self.changed) {
-            self.change(&mut objects[place], before, &door).await;
-        }
         for manifest in new {
             self.create(manifest, &door, now, &mut objects).await;
         }
         Ok((known, objects))
     }
 
-    /// Changes an object from what it was before, where the door lets anybody.
-    async fn change(&mut self, manifest: &mut Manifest, before: Value, door: &Door) {
+    /// Changes the object at a place from what it was before. Returns whether the door lets it be changed so; else it is as it was.
+    async fn change(&mut self, place: usize, before: Value, door: &Door) -> bool {
+        let mut manifest = self.objects[place].clone();
         if manifest.object == before {
-            return;
+            return true;
         }
-        if let Err(message) = pass(door, manifest, Some(&before)).await {
-            manifest.object = before;
-            self.refuse(manifest, message);
-        }
+        let passed = pass(door, &mut manifest, Some(&before)).await;
+        self.objects[place].object = if passed.is_ok() { manifest.object.take() } else { before };
+        passed.map_err(|message| self.refuse(&manifest, message)).is_ok()
     }
 
     /// Creates an object, and the pods that its controller would make.
@@ -374,6 +379,10 @@ impl World {
             message,
         });
     }
+}
+
+fn door_that_knows(known: &Arc<Known>) -> Result<Door, Failure> {
+    Door::new(known).map_err(|error| Failure::Unprintable(error.to_string()))
 }
 
 /// Has an object pass the door, which writes on it, and the policies; why it does not.

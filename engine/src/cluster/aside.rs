@@ -33,8 +33,9 @@ pub struct SetAside {
     pub(super) room: Option<RoomAside>,
     /// Whether others were evicted for it: these would have gone in vain, were anything of it taken meanwhile.
     pub(super) is_by_eviction: bool,
-    /// Whether its queue does not deserve it, and has it beside what others were evicted for: queues that deserve it go before.
-    pub(crate) is_borrowed: bool,
+    /// The dimensions of which its queue, or a queue above it, gets more than it deserves by it, beside what others were evicted for: pods of other
+    /// queues that deserve these go before.
+    pub(crate) borrowed: BTreeSet<Dimension>,
 }
 
 /// What is set aside of a node.
@@ -208,7 +209,7 @@ impl Cluster {
             charge: pod.charge.clone()?,
             room: pod.room.and_then(on_node),
             is_by_eviction: false,
-            is_borrowed: false,
+            borrowed: BTreeSet::new(),
         })
     }
 

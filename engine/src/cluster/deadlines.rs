@@ -223,7 +223,8 @@ impl Cluster {
         let returned = Return {
             times,
             until: aside(times, now),
-            placed_since: false,
+            // Further ones of the same wave say nothing new.
+            placed_since: earlier.is_some_and(|earlier| earlier.times >= times && earlier.placed_since),
         };
         self.deadlines.note_return(controller.clone(), returned, now);
     }

@@ -353,7 +353,7 @@ fn expected_on(only_node: Option<NodeId>, old: Option<&Pod>, deleted: Option<Tim
 
 /// How often pods of its controller had come back when this one came, or was let in; `now` is how often they have by now.
 fn returns(old: Option<&Pod>, stage: Stage, now: Option<u32>) -> u32 {
-    let is_let_in_now = |old: &&Pod| matches!(stage, Stage::Unbound { .. }) && !old.is_in();
+    let is_let_in_now = |old: &&Pod| matches!(stage, Stage::Unbound { .. } | Stage::Bound) && !old.is_in();
     let known = old.filter(|old| !is_let_in_now(old));
     known.map_or_else(|| now.unwrap_or(0), |old| old.returns)
 }

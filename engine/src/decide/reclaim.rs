@@ -40,7 +40,7 @@ use crate::refs::PodRef;
 use crate::trail::Trail;
 pub(super) use aside::Aside;
 use aside::STEPS_OF_ASIDE;
-use entitled::{are_entitled, asked, is_entitled};
+use entitled::{Asked, asked, beyond_deserved, is_entitled};
 use pool::{FoundAt, Key, Plan, Pool, is_share};
 use pools::Pools;
 use sets::{Set, waiting_sets};
@@ -170,7 +170,7 @@ fn look_at(
         may_evict: cluster.may_evict_for(queue, now),
         is_leaving: !leaving.is_empty(),
         taken: Vec::new(),
-        borrowing: BTreeSet::new(),
+        borrowing: BTreeMap::new(),
         assumed: Vec::new(),
         evicted_for: BTreeSet::new(),
         groups: BTreeSet::new(),
@@ -186,7 +186,7 @@ fn look_at(
     let is_share = |dimension| is_share(cluster, dimension);
     let asides = assumed.filter_map(|assumed| {
         let mut aside = cluster.to_set_aside(assumed.pod, queue, is_share, look.effort.common())?;
-        aside.is_borrowed = look.borrowing.contains(&assumed.pod);
+        aside.borrowed = look.borrowing.get(&assumed.pod).cloned().unwrap_or_default();
         Some(aside)
     });
     let leaving_or_taken: Vec<_> = leaving.iter().chain(&look.taken).copied().collect();
@@ -246,8 +246,9 @@ struct Look {
     is_leaving: bool,
     /// Pods that are taken back; they count as gone.
     taken: Vec<PodId>,
-    /// Pods that get what their queue does not deserve: pods of a gang may, beside what its other pods get.
-    borrowing: BTreeSet<PodId>,
+    /// The pods that get what their queue does not deserve, and of which dimensions: pods of a gang may, beside what its other pods
+    /// get.
+    borrowing: BTreeMap<PodId, BTreeSet<Dimension>>,
     /// Pods that get in through the evictions; they count as there.
     assumed: Vec<Assumed>,
     /// The pods that others are evicted for.
@@ -286,44 +287,49 @@ impl Look {
 
     /// Whether a pod is entitled to what it would get. A pod that is not entitled is noted as borrowing it.
     fn deserves(&mut self, cluster: &Cluster, shape: &Shape, id: PodId, alternative: Option<&Alternative>) -> bool {
-        let is_deserved = is_entitled(cluster, shape, id, alternative);
+        let beyond = beyond_deserved(cluster, shape, id, alternative);
+        let is_deserved = beyond.is_empty();
         if is_deserved {
             self.borrowing.remove(&id);
         } else {
-            self.borrowing.insert(id);
+            self.borrowing.insert(id, beyond);
         }
         is_deserved
     }
 
-    /// Counts what others merely borrow as free, for pods that are entitled to what they ask for. Returns whether it now counts
-    /// as free; then it does until it is [taken again](Self::take_borrowed).
-    fn free_borrowed(&mut self, cluster: &mut Cluster, pods: &[InLine]) -> bool {
-        if !self.others.iter().any(|aside| aside.is_borrowed) {
-            return false;
+    /// Looks at these pods. Where they are entitled to what they ask for, what other queues merely borrow of that counts as free meanwhile.
+    fn before_borrowers<R>(
+        &mut self,
+        cluster: &mut Cluster,
+        pods: &[InLine],
+        effort: &Effort,
+        look: impl FnOnce(&mut Self, &mut Cluster) -> R,
+    ) -> R {
+        if self.others.iter().all(|aside| aside.borrowed.is_empty()) {
+            return look(self, cluster);
         }
-        self.effort.spend(STEPS_OF_ASIDE.saturating_mul(self.others.len()));
-        let deserved = self.deserved_by_others();
-        cluster.free_asides(&self.others);
-        cluster.take_asides(&deserved);
-        if are_entitled(cluster, pods) {
-            self.pools.close();
-            return true;
+        let asked = Asked::by(cluster, pods);
+        let kept = self.others.iter().filter(|aside| !asked.goes_before(cluster, aside));
+        let kept: Vec<_> = kept.cloned().collect();
+        if kept.len() == self.others.len() {
+            return look(self, cluster);
         }
-        cluster.free_asides(&deserved);
-        cluster.take_asides(&self.others);
-        false
-    }
-
-    /// Counts what is borrowed as taken again, after [`Self::free_borrowed`].
-    fn take_borrowed(&mut self, cluster: &mut Cluster) {
-        cluster.free_asides(&self.deserved_by_others());
-        cluster.take_asides(&self.others);
+        effort.spend(STEPS_OF_ASIDE.saturating_mul(self.others.len()));
+        let count_as_taken = |cluster: &mut Cluster, before: &[SetAside], now: &[SetAside]| {
+            cluster.free_asides(before);
+            cluster.take_asides(now);
+        };
+        count_as_taken(cluster, &self.others, &kept);
+        if !asked.is_within_deserved(cluster) {
+            count_as_taken(cluster, &kept, &self.others);
+            return look(self, cluster);
+        }
+        // What was found out about who could give something back rests on what counts as taken.
         self.pools.close();
-    }
-
-    fn deserved_by_others(&self) -> Vec<SetAside> {
-        let deserved = self.others.iter().filter(|aside| !aside.is_borrowed);
-        deserved.cloned().collect()
+        let looked = look(self, cluster);
+        count_as_taken(cluster, &kept, &self.others);
+        self.pools.close();
+        looked
     }
 
     /// Whether pods that leave make room.
@@ -358,6 +364,7 @@ impl Look {
         self.taken.extend(victims);
         self.evictions.push(eviction);
         self.evicted_for.insert(id);
+        self.borrowing.remove(&id);
         self.assume(cluster, id, grant)
     }
 
@@ -412,7 +419,7 @@ impl Look {
             enqueue::would_take(cluster, id, &pods, &look.effort)
         };
         let may_be_made = |look: &Self| {
-            let is_borrowing = |(pod, _): &InLine| look.borrowing.contains(pod);
+            let is_borrowing = |(pod, _): &InLine| look.borrowing.contains_key(pod);
             was_evicted_for || look.evictions.len() > evictions || !pods.iter().any(is_borrowing)
         };
         if is_made(self, cluster) && is_taken(self, cluster) && is_made(self, cluster) && may_be_made(self) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::entitled::are_entitled;
+use super::entitled::Asked;
 use crate::cluster::Cluster;
 use crate::cluster::aside::{Awaited, SetAside};
 use crate::cluster::ledger::Hold;
@@ -49,37 +49,54 @@ impl Aside {
         aside
     }
 
-    /// Begins the turn of a shape: of the pods that its `gang` is missing, or of the first pod of the shape. Two things count as
-    /// free now: what is set aside for pods like it, and what is set aside for pods that stand behind it in its queue. Where the
-    /// pods are entitled to what they ask for, what others merely borrow counts as free too.
+    /// Begins the turn of a shape: of the pods that its `gang` is missing, or of the first pod of the shape. What is set aside for pods
+    /// like it counts as free now, and what is set aside for pods that stand behind it in its queue. Where the pods are entitled to
+    /// what they ask for, what other queues merely borrow of that counts as free too.
     pub(in crate::decide) fn open_for(&mut self, cluster: &mut Cluster, shape: &Arc<Shape>, gang: Option<WorkloadId>) {
-        let is_lent = |aside: &SetAside| aside.is_borrowed && !aside.is_for(shape);
-        if self.asides.iter().any(is_lent) {
+        let is_own = |aside: &SetAside| aside.is_for(shape);
+        if self.asides.iter().any(|aside| !aside.borrowed.is_empty()) {
             let pods = gang.map_or_else(|| first_of(cluster, shape), |gang| first_missing(cluster, gang));
-            self.open(cluster, |aside| aside.is_borrowed || aside.is_for(shape));
-            let shapes: HashSet<_> = pods.iter().map(|(_, shape)| Arc::clone(shape)).collect();
-            if are_entitled(cluster, &pods) {
-                shapes.iter().for_each(|shape| search_all_again(cluster, shape));
-                return;
+            let asked = Asked::by(cluster, &pods);
+            let lent = self.asides.iter().enumerate();
+            let lent: BTreeSet<_> = lent
+                .filter(|(_, aside)| asked.goes_before(cluster, aside))
+                .map(|(index, _)| index)
+                .collect();
+            if !lent.is_empty() {
+                let shapes: HashSet<_> = pods.iter().map(|(_, shape)| Arc::clone(shape)).collect();
+                self.open(cluster, is_own, &lent);
+                if asked.is_within_deserved(cluster) {
+                    shapes.iter().for_each(|shape| search_all_again(cluster, shape));
+                    return;
+                }
+                self.not_entitled.extend(shapes);
             }
-            self.not_entitled.extend(shapes);
         }
-        self.open(cluster, |aside| aside.is_for(shape));
+        self.open(cluster, is_own, &BTreeSet::new());
+    }
+
+    /// Begins the turn of a gang that is torn, for pods like this one: what others borrow stays taken.
+    pub(in crate::decide) fn open_for_torn(&mut self, cluster: &mut Cluster, shape: &Shape) {
+        self.open(cluster, |aside| aside.is_for(shape), &BTreeSet::new());
     }
 
     /// Begins the turn of a group as a whole.
     pub(in crate::decide) fn open_for_group(&mut self, cluster: &mut Cluster, group: WorkloadId) {
-        self.open(cluster, |aside| aside.shape.group == Some(group));
+        self.open(cluster, |aside| aside.shape.group == Some(group), &BTreeSet::new());
     }
 
-    fn open(&mut self, cluster: &mut Cluster, whose: impl Fn(&SetAside) -> bool) {
-        let (own, others): (Vec<_>, Vec<_>) = self.asides.iter().partition(|aside| whose(aside));
-        if !own.is_empty() || self.opened > 0 {
-            cluster.release(&self.hold);
-            let queues = own.iter().map(|aside| aside.looked_for).collect();
-            self.hold = cluster.hold(others.into_iter(), &self.leaving, &queues);
-            self.opened += 1;
+    /// Counts what is set aside for the pods whose turn it is as free, and what is lent to them: the asides at these places.
+    fn open(&mut self, cluster: &mut Cluster, is_own: impl Fn(&SetAside) -> bool, lent: &BTreeSet<usize>) {
+        let own = self.asides.iter().filter(|aside| is_own(aside));
+        let queues: BTreeSet<_> = own.map(|aside| aside.looked_for).collect();
+        if queues.is_empty() && lent.is_empty() && self.opened == 0 {
+            return;
         }
+        let others = self.asides.iter().enumerate();
+        let others = others.filter(|(index, aside)| !is_own(aside) && !lent.contains(index));
+        cluster.release(&self.hold);
+        self.hold = cluster.hold(others.map(|(_, aside)| aside), &self.leaving, &queues);
+        self.opened += 1;
     }
 
     /// Ends the turn. Pods that still wait keep what is set aside for them. The turn pays for counting all that again.

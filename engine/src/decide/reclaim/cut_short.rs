@@ -76,12 +76,9 @@ impl Look {
                     if self.assumed.len() >= PODS_PER_LOOK {
                         return None;
                     }
-                    let is_free = self.free_borrowed(cluster, &[(*pod, Arc::clone(shape))]);
-                    let is_made = self.make_room(cluster, shape, *pod, false);
-                    if is_free {
-                        self.take_borrowed(cluster);
-                    }
-                    if !is_made {
+                    let (pods, effort) = ([(*pod, Arc::clone(shape))], self.effort.clone());
+                    let make_room = |look: &mut Self, cluster: &mut _| look.make_room(cluster, shape, *pod, false);
+                    if !self.before_borrowers(cluster, &pods, &effort, make_room) {
                         let is_given_up = has_all_steps && index == 0;
                         return (self.effort.is_spent() && !is_given_up).then_some(index);
                     }
@@ -89,11 +86,9 @@ impl Look {
                 None
             }
             Set::Together(id, pods) => {
-                let is_free = self.free_borrowed(cluster, pods);
-                let is_made = self.make_room_for_all(cluster, *id, pods);
-                if is_free {
-                    self.take_borrowed(cluster);
-                }
+                let effort = self.effort.clone();
+                let make_room = |look: &mut Self, cluster: &mut _| look.make_room_for_all(cluster, *id, pods);
+                let is_made = self.before_borrowers(cluster, pods, &effort, make_room);
                 (!is_made && self.effort.is_spent() && !has_all_steps).then_some(0)
             }
         }
@@ -109,16 +104,21 @@ impl Look {
                 Set::OneByOne(shape, pods) => {
                     for pod in &pods[from..] {
                         if self.assumed.len() < PODS_PER_LOOK {
-                            self.assume_again(cluster, earlier, *pod, shape, false);
+                            let (pods, effort) = ([(*pod, Arc::clone(shape))], self.keeping.clone());
+                            self.before_borrowers(cluster, &pods, &effort, |look, cluster| {
+                                look.assume_again(cluster, earlier, *pod, shape, false)
+                            });
                         }
                     }
                 }
                 Set::Together(id, pods) => {
                     let assumed = self.assumed.len();
-                    let mut pods = pods.iter();
-                    if assumed < PODS_PER_LOOK
-                        && pods.all(|(pod, shape)| self.assume_again(cluster, earlier, *pod, shape, true))
-                    {
+                    let effort = self.keeping.clone();
+                    let assume_again = |look: &mut Self, cluster: &mut Cluster| {
+                        let mut pods = pods.iter();
+                        pods.all(|(pod, shape)| look.assume_again(cluster, earlier, *pod, shape, true))
+                    };
+                    if assumed < PODS_PER_LOOK && self.before_borrowers(cluster, pods, &effort, assume_again) {
                         self.groups.insert(*id);
                     } else {
                         self.forget_assumptions(cluster, assumed);

@@ -1,11 +1,12 @@
-//! Whether queues stay within what they deserve together with the pods that wait in them. This decides for which pods others are
-//! evicted, and which pods go before those that only borrow.
+//! What queues deserve with the pods that wait in them: others are evicted for pods that stay within it, and these go before pods of
+//! other queues that only borrow.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::alternative::Alternative;
 use crate::amounts::{Dimension, Totals};
 use crate::cluster::Cluster;
+use crate::cluster::aside::SetAside;
 use crate::cluster::waiting::Shape;
 use crate::decide::line::{InLine, alternatives_of};
 use crate::ids::{PodId, QueueId};
@@ -20,42 +21,80 @@ pub(super) fn asked(cluster: &Cluster, id: PodId, alternative: Option<&Alternati
         .collect()
 }
 
-/// Whether the pod's queue, and everything above it, stays within what it deserves with this pod.
+/// Whether with this pod its queue, and every queue above it, stays within what it deserves.
 pub(super) fn is_entitled(cluster: &Cluster, shape: &Shape, id: PodId, alternative: Option<&Alternative>) -> bool {
+    beyond_deserved(cluster, shape, id, alternative).is_empty()
+}
+
+/// Returns the dimensions of which this pod's queue, or a queue above it, has more than it deserves with the pod.
+pub(super) fn beyond_deserved(
+    cluster: &Cluster,
+    shape: &Shape,
+    id: PodId,
+    alternative: Option<&Alternative>,
+) -> BTreeSet<Dimension> {
     let asked = asked(cluster, id, alternative);
-    cluster
-        .ancestry(shape.queue)
-        .all(|level| stays_within(cluster, level, asked.iter().copied()))
+    let beyond = asked.into_iter().filter(|(dimension, amount)| {
+        let mut levels = cluster.ancestry(shape.queue);
+        levels.any(|level| !stays_within(cluster, level, *dimension, *amount))
+    });
+    beyond.map(|(dimension, _)| dimension).collect()
 }
 
-/// Whether the queues of these pods, and everything above them, stay within what they deserve with all of these pods, whichever
-/// of its alternatives each pod gets.
-pub(super) fn are_entitled(cluster: &Cluster, pods: &[InLine]) -> bool {
-    let mut most = BTreeMap::<QueueId, Totals>::new();
-    for (id, shape) in pods {
-        let mut of_pod = BTreeMap::<Dimension, i128>::new();
-        for (dimension, amount) in alternatives_of(shape)
-            .into_iter()
-            .flat_map(|alternative| asked(cluster, *id, alternative))
-        {
-            let known = of_pod.entry(dimension).or_default();
-            *known = amount.max(*known);
+/// What pods ask for together, whichever of its alternatives each gets.
+pub(super) struct Asked {
+    /// The queues of the pods.
+    queues: BTreeSet<QueueId>,
+    /// The most that they ask for, of each queue and of every queue above it.
+    most: BTreeMap<QueueId, Totals>,
+}
+
+impl Asked {
+    /// By these pods.
+    pub(super) fn by(cluster: &Cluster, pods: &[InLine]) -> Self {
+        let mut asked_by = Self {
+            queues: BTreeSet::new(),
+            most: BTreeMap::new(),
+        };
+        for (id, shape) in pods {
+            let alternatives = alternatives_of(shape).into_iter();
+            let mut of_pod = BTreeMap::<Dimension, i128>::new();
+            for (dimension, amount) in alternatives.flat_map(|alternative| asked(cluster, *id, alternative)) {
+                let most = of_pod.entry(dimension).or_default();
+                *most = amount.max(*most);
+            }
+            asked_by.queues.insert(shape.queue);
+            for level in cluster.ancestry(shape.queue) {
+                let of_level = asked_by.most.entry(level).or_default();
+                for (dimension, amount) in &of_pod {
+                    of_level.add(*dimension, *amount);
+                }
+            }
         }
-        for level in cluster.ancestry(shape.queue) {
-            let of_level = most.entry(level).or_default();
-            of_pod
-                .iter()
-                .for_each(|(dimension, amount)| of_level.add(*dimension, *amount));
-        }
+        asked_by
     }
-    most.iter()
-        .all(|(level, most)| stays_within(cluster, *level, most.iter()))
+
+    /// Whether the pods may go before the pod that something is set aside for: that one borrows what they ask for and their queue, or one above
+    /// it, deserves by its spec. Pods of one queue keep their order.
+    pub(super) fn goes_before(&self, cluster: &Cluster, aside: &SetAside) -> bool {
+        let is_deserved = |dimension: &Dimension| {
+            let mut levels = self.most.iter().filter(|(_, most)| most.get(*dimension) > 0);
+            levels.any(|(level, _)| cluster.deserved_by_spec(*level, *dimension).is_some())
+        };
+        !self.queues.contains(&aside.shape.queue) && aside.borrowed.iter().any(is_deserved)
+    }
+
+    /// Whether with all of the pods their queues, and every queue above them, stay within what they deserve.
+    pub(super) fn is_within_deserved(&self, cluster: &Cluster) -> bool {
+        self.most.iter().all(|(level, most)| {
+            most.iter()
+                .all(|(dimension, amount)| stays_within(cluster, *level, dimension, amount))
+        })
+    }
 }
 
-/// Whether a level that is given this much more has no more than it deserves.
-fn stays_within(cluster: &Cluster, level: QueueId, mut more: impl Iterator<Item = (Dimension, i128)>) -> bool {
-    more.all(|(dimension, amount)| {
-        let deserved = cluster.deserved_by_spec(level, dimension);
-        deserved.is_none_or(|deserved| cluster.queue(level).allocated_in_all(dimension) + amount <= deserved)
-    })
+/// Whether a queue that gets so much more of a dimension has no more than it deserves.
+fn stays_within(cluster: &Cluster, level: QueueId, dimension: Dimension, more: i128) -> bool {
+    let deserved = cluster.deserved_by_spec(level, dimension);
+    deserved.is_none_or(|deserved| cluster.queue(level).allocated_in_all(dimension) + more <= deserved)
 }

@@ -127,6 +127,30 @@ fn what_a_gang_borrows_meanwhile_is_kept_from_who_would_borrow_it() {
     assert_eq!(let_in(&mut world), [""; 0]);
 }
 
+/// Else its place would be gone, for a pod that deserves nothing of what it borrows.
+#[test]
+fn the_room_of_what_a_gang_borrows_meanwhile_is_kept_from_who_asks_for_something_else() {
+    let mut world = borrowing();
+    world.node(
+        &node("n1")
+            .cards("A", 3)
+            .offers("cpu", "3")
+            .label("kubernetes.io/hostname", "n1"),
+    );
+    world.queue(&plain("e"));
+    world.pod(
+        &pod("e-0")
+            .queue("e")
+            .requests("cpu", "1")
+            .selects("kubernetes.io/hostname", "n1"),
+    );
+    world.pod(&pod("e-1").queue("e").asks("A", 1));
+    assert_eq!(let_in(&mut world), [""; 0]);
+    world.remove_pod("g-0");
+    world.wait(2);
+    assert_eq!(let_in(&mut world), ["e-0"]);
+}
+
 #[test]
 fn what_a_gang_borrows_meanwhile_goes_to_who_deserves_it() {
     let mut world = borrowing();

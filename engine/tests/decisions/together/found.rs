@@ -182,6 +182,33 @@ fn others_are_evicted_again_for_a_controller_of_which_a_pod_is_placed_that_was_l
     assert_eq!(evictions(&mut world)[0].waiting.name.as_ref(), "third");
 }
 
+/// One that was let in as early as the first, and can't be placed either, says nothing new.
+#[test]
+fn a_further_pod_of_the_same_wave_does_not_take_back_that_one_was_placed() {
+    let mut world = with_unplaced();
+    let late = || claimant("late").created(0);
+    world.wait(100);
+    world.pod(&late());
+    world.remove_pod("a-1");
+    assert_eq!(world.admit_names(), ["late"]);
+    world.seen_admitted(&late(), "late", None);
+    world.wait(3500);
+    world.decide();
+    world.remove_pod("first");
+    world.pod(&claimant("second").created(1));
+    world.wait(40);
+    assert_eq!(world.admit_names(), ["second"]);
+    world.pod(&claimant("second").on("n1"));
+    world.wait(60);
+    let actions = world.decide();
+    assert!(matches!(&actions[..], [Action::SendBack { .. }]), "{actions:?}");
+    world.remove_pod("late");
+    world.pod(&borrower(4));
+    world.pod(&claimant("third").created(2));
+    world.wait(60);
+    assert_eq!(evictions(&mut world)[0].waiting.name.as_ref(), "third");
+}
+
 /// Else he would have gone in vain.
 #[test]
 fn what_was_given_back_for_a_pod_is_kept_though_another_of_its_controller_comes_back() {
