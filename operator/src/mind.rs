@@ -1,4 +1,4 @@
-//! The mind: one thread that hears events, keeps the cluster's picture, decides, and hands out what is to be done.
+//! The mind: one thread that hears events, keeps a picture of the cluster, decides, and hands out the work to be done.
 
 mod aside;
 pub mod attend;
@@ -40,37 +40,37 @@ use questions::Pending;
 
 /// How many events are heard before the next round of decisions.
 const EVENTS_PER_ROUND: usize = 512;
-/// How many admissions may be under way: more would only wait, and what is decided late is decided better.
+/// How many admissions may be under way. More would only wait, and a later decision knows more.
 const ADMISSIONS_UNDER_WAY: usize = 256;
-/// How often time alone is looked at, and what has changed is shown.
+/// How often the mind checks what the passing of time alone has changed, and shows what has changed.
 const TICK: Duration = Duration::from_millis(200);
 
-/// A step that takes so long is logged, with what it was about, and counted: others wait meanwhile.
+/// A step that takes longer is counted, and logged with the object it was about, since others wait meanwhile.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// How a mind decides: [`engine::decide::decide_watched`], or for tests something that does not always come to an end.
+/// How a mind decides: [`engine::decide::decide_watched`], or, in tests, a function that does not always return.
 pub type Decide = fn(&mut Cluster, Timestamp, usize, &dyn Trail) -> Round;
 
-/// Where what a mind knows goes, and that of the next one.
+/// Where a mind sends what it knows. The mind that replaces it uses the same outlets.
 #[derive(Clone)]
 pub struct Outlets {
     /// What is to be shown.
     pub reports: Reports,
-    /// What the policies inside the API server are to read; none before everything has been listed.
+    /// What the policies inside the API server are to read; none until everything has been listed.
     pub parameters: watch::Sender<Option<Arc<Parameters>>>,
     /// What is measured.
     pub metrics: Arc<Metrics>,
-    /// What has been listed.
+    /// Which kinds have been listed.
     pub readiness: Arc<Readiness>,
 }
 
-/// Labels of a node, each by whether it is to be there, and what writes them.
+/// Labels of a node, each with whether the node is to have it, and the task that writes them.
 type Labelling = (Vec<(String, bool)>, AbortHandle);
 
-/// Hears, decides, and hands out.
+/// Hears events, decides, and hands out the work.
 pub struct Mind {
     cluster: Cluster,
-    /// The kinds that have not been listed yet: nothing is decided before.
+    /// The kinds that have not been listed yet. Nothing is decided before all are listed.
     unlisted: BTreeSet<Kind>,
     actor: Actor,
     reports: Reports,
@@ -78,29 +78,29 @@ pub struct Mind {
     readiness: Arc<Readiness>,
     /// Admissions, resumptions and bindings that are being written.
     under_way: usize,
-    /// Evictions that are asked for. They wait for disruption budgets as well, and nobody else waits for that.
+    /// Evictions that are being asked for. They also wait for disruption budgets, and nothing else waits for that.
     evictions_under_way: usize,
-    /// Since when there have been any, as far as that was seen whenever something was shown.
+    /// Since when evictions have been under way, as noticed each time something is shown.
     evicting_since: Option<Instant>,
-    /// Since when nobody has been told anything for them.
+    /// Since when pods have been told nothing because of evictions.
     silent_since: Option<Instant>,
     /// Questions of schedulers that wait for an answer.
     questions: Vec<Pending>,
-    /// The labels that are being written, or were a while ago, of nodes that are not seen to have them yet. By name and unique id: one that
-    /// is made anew waits for no other.
+    /// The labels that are being written, or were written a while ago, of nodes that are not seen to have them yet. The key is the node's
+    /// name and unique id, so that a node that is created anew does not wait for its predecessor.
     labelling: BTreeMap<(Arc<str>, Box<str>), Labelling>,
     /// What the policies inside the API server are to read.
     parameters: watch::Sender<Option<Arc<Parameters>>>,
-    /// Whether the configuration has changed since that was told.
+    /// Whether the configuration has changed since `parameters` was sent.
     reconfigured: bool,
-    /// Whoever observes the cluster lists all pods once more.
+    /// Asks the observer of the cluster to list all pods once more.
     pods_wanted: Arc<Notify>,
-    /// Whether it was said that Volcano's scheduler runs beside this.
+    /// Whether the warning has been given that Volcano's scheduler runs beside Cardgate.
     told_of_volcano: bool,
-    /// Cards of which it was said that `CrossQuota` does not know them.
+    /// Cards for which the warning has been given that `CrossQuota` does not know them.
     told_outside: BTreeSet<String>,
     reported_all: bool,
-    /// When the metrics of queues are to be counted anew, where they say something old.
+    /// When the metrics of queues are to be counted anew; none while they are up to date.
     figures_due: Option<Instant>,
     unaccounted: Unaccounted,
     refresher: Refresher,
@@ -110,7 +110,7 @@ pub struct Mind {
 }
 
 impl Mind {
-    /// A mind that knows nothing yet.
+    /// Returns a mind that knows nothing yet.
     pub fn new(actor: Actor, outlets: Outlets, pulse: Arc<Pulse>, aside: Aside, decide: Decide) -> Self {
         let Outlets {
             reports,
@@ -146,12 +146,13 @@ impl Mind {
         }
     }
 
-    /// What it says where all pods are to be listed once more.
+    /// Returns the signal by which the mind asks for all pods to be listed once more.
     pub fn pods_wanted(&self) -> Arc<Notify> {
         Arc::clone(&self.pods_wanted)
     }
 
-    /// Hears events and questions until `stop`, and then until what is under way has ended; or until another one has taken its place.
+    /// Hears events and questions until `stop`, and then until the work under way has ended. Also returns when another mind has replaced
+    /// this one.
     pub async fn run(
         mut self,
         mut events: mpsc::Receiver<Event>,
@@ -166,7 +167,8 @@ impl Mind {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut share = Share::default();
         loop {
-            // Something has taken so long that another mind has taken this one's place, and its own actor would keep its ears open.
+            // A step took so long that another mind has replaced this one. This mind must check that itself: its own actor keeps a sender
+            // of `events`, so the channel never closes.
             if self.actor.is_retired() {
                 return;
             }
@@ -174,7 +176,7 @@ impl Mind {
             let mut inquiry = None;
             let rests_until = share.rests_until(Instant::now());
             let rests = rests_until.is_some();
-            // In this order, nobody is passed over for ever: ticks are rare, and events are heard besides, below.
+            // This order starves no branch: ticks are rare, and events are also heard below.
             let ticked = tokio::select! {
                 biased;
                 () = &mut stop, if !stopping => {
@@ -194,7 +196,7 @@ impl Mind {
                 () = sleep_until(rests_until.unwrap_or_else(Instant::now)), if rests => false,
                 () = tokio::task::yield_now(), if more => false,
             };
-            // Between two rounds, what others do is always heard: decisions about many pods of one queue take many rounds.
+            // Events are always heard between two rounds, since decisions about many pods of one queue take many rounds.
             while batch.len() < EVENTS_PER_ROUND
                 && let Ok(event) = events.try_recv()
             {
@@ -217,12 +219,12 @@ impl Mind {
             } else {
                 self.step(Step::Answer, |mind| mind.answer_questions(now));
             }
-            // What there is more to decide waits for what has happened meanwhile, not the other way round.
+            // Further decisions wait until the events that came meanwhile are heard, not the other way round.
             more = self.step(Step::Decide, |mind| mind.round(now));
             if self.actor.is_retired() {
                 return;
             }
-            // One at a time, and after what others wait for.
+            // At most one question of a person per turn, and after the work that others wait for.
             let waits = || (!rests).then(|| inquiries.try_take())?;
             if let Some(inquiry) = inquiry.or_else(waits) {
                 let began = Instant::now();
@@ -235,7 +237,7 @@ impl Mind {
         }
     }
 
-    /// Does one step, and says so where it took too long.
+    /// Does one step, and logs it if it took too long.
     fn step<T>(&mut self, step: Step, work: impl FnOnce(&mut Self) -> T) -> T {
         self.pulse.begin(step);
         let result = work(self);
@@ -250,12 +252,12 @@ impl Mind {
         result
     }
 
-    /// Decides once; whether there is more to decide at once.
+    /// Makes one round of decisions. Returns whether there is more to decide at once.
     fn round(&mut self, now: Timestamp) -> bool {
         let room = ADMISSIONS_UNDER_WAY.saturating_sub(self.under_way);
         let round = (self.decide)(&mut self.cluster, now, room, &*self.pulse);
         if self.actor.is_retired() {
-            // It took so long that another mind has taken this one's place.
+            // The round took so long that another mind has replaced this one.
             return false;
         }
         for action in round.actions {
@@ -306,7 +308,7 @@ mod tests {
     use crate::lease::Leadership;
     use crate::{extender, report, review};
 
-    /// A mind that has heard nothing yet, whose API server never answers; its actor, and what that hears.
+    /// Returns a mind that has heard nothing yet and whose API server never answers, its actor, and the receiver of the actor's events.
     pub(super) fn mind() -> (Mind, Actor, mpsc::Receiver<Event>) {
         let silent = tower::service_fn(|_: http::Request<Body>| pending::<Result<http::Response<Body>, Infallible>>());
         let (events, heard) = mpsc::channel(1);
@@ -323,7 +325,8 @@ mod tests {
         (mind, actor, heard)
     }
 
-    /// What it was at took too long and has come to an end after all: it neither shows nor answers what another one knows better.
+    /// The mind's work took too long, but has ended after all. The mind then neither shows nor answers anything, since its successor knows
+    /// better.
     #[tokio::test(start_paused = true)]
     async fn a_mind_that_was_replaced_ends() {
         let (mind, actor, heard) = mind();

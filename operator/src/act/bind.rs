@@ -1,5 +1,5 @@
-//! Bindings: a pod's node and the results of mGPU scheduling in one write, since the API server copies the annotations of a
-//! Binding to its pod.
+//! Bindings: write a pod's node and the results of mGPU scheduling at once, since the API server copies the annotations of a Binding to its
+//! pod.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::event::Event;
 use crate::metrics::{Verb, Write};
 
 impl Actor {
-    /// Binds a pod and answers the scheduler; the outcome comes as an event too.
+    /// Binds a pod and answers the scheduler; the outcome also comes as an event.
     pub fn bind(&self, binding: Binding, answer: oneshot::Sender<Result<(), String>>) {
         let actor = self.clone();
         self.runtime.spawn(async move {
@@ -54,13 +54,13 @@ impl Actor {
         let write = api.create_subresource::<_, Status>("binding", &binding.pod.name, &params, body);
         match self.in_time(Verb::Create, write).await {
             Ok(_) => Tried::Done,
-            // The answer to an earlier try may be lost.
+            // The answer to an earlier try may have been lost.
             Err(Failure::Api(status)) if status.code == 409 => self.look_at_bound(binding, &status.message).await,
             Err(failure) => Tried::of(failure),
         }
     }
 
-    /// Whether a pod is seen to be bound as decided; none where it is not seen.
+    /// Whether a pod is seen to be bound as decided; none if it cannot be read.
     async fn is_bound(&self, binding: &Binding) -> Option<bool> {
         match self.pod(&binding.pod).await {
             Ok(pod) => Some(is_bound(&pod, binding)),
@@ -68,7 +68,7 @@ impl Actor {
         }
     }
 
-    /// Whether the pod is already bound as it should be.
+    /// Reads the pod after a conflict. The result is done if the pod is already bound as it should be.
     async fn look_at_bound(&self, binding: &Binding, refusal: &str) -> Tried {
         match self.pod(&binding.pod).await {
             Ok(pod) if is_bound(&pod, binding) => Tried::Done,
@@ -78,7 +78,7 @@ impl Actor {
     }
 }
 
-/// The Binding. Its uid makes the API server refuse another pod of the same name.
+/// Returns the Binding. Its uid makes the API server refuse another pod of the same name.
 fn body(binding: &Binding) -> Value {
     let pod = &binding.pod;
     let results = binding.mgpu_results.iter();

@@ -1,4 +1,4 @@
-//! Evictions: one pod that could not be placed, or all the pods that make room for another one.
+//! Evictions: of one pod that could not be placed, or of all the pods that make room for another pod.
 
 mod budgets;
 
@@ -23,8 +23,8 @@ use super::{Actor, Failure};
 use crate::event::Event;
 use crate::metrics::{Verb, Write};
 
-/// How long it is waited before what failed for the moment is asked again: were it taken for an answer, an older pod would be evicted in place
-/// of the one whose turn it is.
+/// The pauses before a request that failed for the moment is sent again. If such a failure were taken for an answer, an older pod would be
+/// evicted in place of the pod whose turn it is.
 const PAUSES: [Duration; 3] = [
     Duration::from_millis(500),
     Duration::from_secs(1),
@@ -34,18 +34,18 @@ const PAUSES: [Duration; 3] = [
 /// How a pod is evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
-    /// It is only asked whether it may be.
+    /// A dry run: only asks whether the pod may be evicted.
     DryRun,
-    /// With the grace period that it asks for itself.
+    /// With the grace period that the pod itself specifies.
     Gracefully,
-    /// With a second of grace: it has no node, or has only just begun with more than it was let in for, and would keep that for as long as it says
-    /// itself.
+    /// With a second of grace. The pod has no node, or has only just begun with more than it was admitted for, and would otherwise keep
+    /// that for as long as it specifies itself.
     Briefly,
 }
 
 impl Actor {
-    /// Takes an admitted pod back that could not be placed, or has other claims than it was let in with; that it is, for which reason and in which
-    /// words, comes as an event.
+    /// Evicts an admitted pod that could not be placed, or that has other claims than it was admitted with. An event then tells that it was
+    /// evicted, with `reason` and `message`.
     pub fn send_back(&self, pod: PodRef, reason: Happening, message: String) {
         let actor = self.clone();
         self.runtime.spawn(async move {
@@ -55,7 +55,7 @@ impl Actor {
                     // The mind is gone only when the program ends.
                     let _ = actor.events.send(Event::SentBack(pod, reason, message)).await;
                 }
-                // By somebody else; the watch has yet to tell.
+                // Somebody else has removed it, and the watch has not told so yet.
                 Err(failure) if failure.is_gone() => actor.tell_of_its_end(&pod).await,
                 Err(failure) => {
                     tracing::warn!(pod = %pod, reason = %failure, "not evicted, trying again later");
@@ -70,7 +70,8 @@ impl Actor {
         });
     }
 
-    /// Evicts a pod that is to end at once. One that may have been evicted without a word of it, and is gone when that is asked again, was.
+    /// Evicts a pod that is to end at once. If a try without an answer may have evicted the pod, and the next try finds it gone, it counts
+    /// as evicted.
     async fn evict_until_answered(&self, pod: &PodRef) -> Result<(), Failure> {
         let mut may_be_done = false;
         let mut pauses = PAUSES.into_iter();
@@ -97,7 +98,7 @@ impl Actor {
         let _ = self.events.send(Event::FoundOut(outcome)).await;
     }
 
-    /// Takes pods back for a waiting one, all of them or none; the outcome comes as an event.
+    /// Evicts the pods that make room for a waiting pod, all of them or none; the outcomes come as an event.
     pub fn evict_for(&self, eviction: Eviction) {
         let actor = self.clone();
         self.runtime.spawn(async move {
@@ -110,7 +111,7 @@ impl Actor {
     async fn evict_all(&self, eviction: &Eviction) -> Vec<EvictionOutcome> {
         let pods: Vec<_> = eviction.victims.iter().map(|victim| &victim.pod).collect();
         let mut outcomes = vec![EvictionOutcome::NotTried; pods.len()];
-        // Whether all of it would be allowed: once one is evicted, the others are needed too.
+        // First find out whether all evictions would be allowed: once one pod is evicted, the others are needed too.
         for place in self.over_budget(&pods).await {
             outcomes[place] = EvictionOutcome::Refused;
         }
@@ -119,7 +120,7 @@ impl Actor {
                 continue;
             }
             match patiently(|| self.evict(pod, How::DryRun)).await {
-                // Nobody was asked, so nobody is spared; and nobody goes in place of these.
+                // The API server did not look at the pod. So no pod is marked as refused, and no other pods are evicted in place of these.
                 Err(failure) if failure.is_passing() => {
                     tracing::warn!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "not known whether it may be evicted");
                     return outcomes;
@@ -136,8 +137,8 @@ impl Actor {
         }
         for (place, pod) in pods.iter().enumerate() {
             match patiently(|| self.evict(pod, How::Gracefully)).await {
-                // Neither done nor refused: were it taken for refused, others would be evicted in its place at once. Where nothing comes of
-                // it, the pod counts as staying after a minute.
+                // The eviction is neither done nor refused. If it counted as refused, other pods would be evicted in its place at once. If
+                // it has no effect, the pod counts as staying after a minute.
                 Err(Failure::Other(failure)) => {
                     tracing::warn!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "no answer to its eviction");
                     outcomes[place] = EvictionOutcome::Evicted;
@@ -160,13 +161,13 @@ impl Actor {
         outcomes
     }
 
-    /// Takes an admitted pod back through the Eviction API, so that its controller can tell it from a failure, and that
-    /// disruption budgets are respected.
+    /// Evicts an admitted pod through the Eviction API, so that its controller can tell the eviction from a failure, and disruption budgets
+    /// are respected.
     async fn evict(&self, pod: &PodRef, how: How) -> Result<(), Failure> {
         let mut wait = FIRST_WAIT;
         loop {
             match self.evict_once(pod, how).await {
-                // Nobody has looked at the pod: to take that for an answer would spare it for minutes.
+                // The API server has not looked at the pod. If that were taken for an answer, the pod would be spared for minutes.
                 Err(Failure::ForWhoAsked(_)) if wait < LONGEST_WAIT => sleep(wait).await,
                 answer => return answer,
             }
@@ -178,7 +179,7 @@ impl Actor {
         if !self.leadership.holds() {
             return Err(Failure::NotSent("no longer the leader"));
         }
-        // Not by kube's own `evict`: it writes the options under a name that the API server does not read.
+        // kube's own `evict` is not used: it writes the options under a name that the API server does not read.
         let mut eviction = json!({
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -201,7 +202,7 @@ impl Actor {
     }
 }
 
-/// Asks again what failed for the moment.
+/// Sends a request again, after pauses, as long as it fails for the moment.
 async fn patiently<T, F: Future<Output = Result<T, Failure>>>(ask: impl Fn() -> F) -> Result<T, Failure> {
     for pause in PAUSES {
         match ask().await {

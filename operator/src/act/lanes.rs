@@ -1,4 +1,4 @@
-//! Lanes: how many writes are under way at once, and that a namespace whose writes are not answered keeps only a few of them.
+//! Lanes: bound how many writes are under way at once. A namespace whose writes are not answered keeps only a few of them.
 
 #[cfg(test)]
 mod tests;
@@ -12,11 +12,11 @@ use tokio::time::{Instant, timeout};
 
 use crate::traffic::Traffic;
 
-/// How many pods are written at once. More would only wait in the API server, which serves few writes at a time.
+/// How many pods are written at once. More writes would only wait in the API server, which serves few at a time.
 pub const LANES: usize = 16;
-/// How long a write keeps its lane. It goes on without one then, and its namespace is slow.
+/// How long a write keeps its lane. After that, it goes on without a lane, and its namespace counts as slow.
 const LANE_TIME: Duration = Duration::from_secs(2);
-/// How many writes may go on without a lane. Were it any number, an API server that is slow for everybody would be asked for more and more.
+/// How many writes may go on without a lane. Without this limit, an API server that is slow for everybody would get more and more requests.
 const WITHOUT_LANE: usize = 64;
 /// Why a write is not begun.
 pub(super) const NOT_ANSWERED: &str = "it has not answered earlier writes in this namespace in time: the API server is slow, or an admission \
@@ -42,9 +42,9 @@ impl Default for Lanes {
 }
 
 impl Lanes {
-    /// Writes in a lane as soon as there is one; none where the namespace's writes are not answered, and enough of them are under way.
+    /// Writes in a lane as soon as one is free. Returns none if the namespace's writes are not answered and enough of them are under way.
     pub(super) async fn write<F: Future>(&self, namespace: &str, write: impl FnOnce() -> F) -> Option<F::Output> {
-        // Never closed, so this fails never.
+        // The semaphore is never closed, so this never fails.
         let lane = self.free.acquire().await.ok()?;
         {
             let mut traffic = self.traffic();
@@ -66,7 +66,7 @@ impl Lanes {
         Some(answer)
     }
 
-    /// Gives a lane back, while not too many writes go on without one. What is returned is to be kept until the write has ended.
+    /// Gives a lane back, unless too many writes go on without one. The caller keeps the returned permit until the write has ended.
     fn leave<'l>(&'l self, lane: SemaphorePermit<'l>) -> SemaphorePermit<'l> {
         self.beside.try_acquire().unwrap_or(lane)
     }

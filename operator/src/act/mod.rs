@@ -1,5 +1,5 @@
-//! Act: lets pods in and takes them back, resumes Jobs, and keeps the labels of nodes. What was decided is written here alone; what is shown of
-//! it, by `report`.
+//! Act: admits pods and evicts them, resumes Jobs, and keeps the labels of nodes. Only this module writes what was decided; `report` writes
+//! what is shown about it.
 
 mod bind;
 mod evict;
@@ -39,25 +39,25 @@ use lanes::{Lanes, NOT_ANSWERED};
 pub use patch::{admission_patch, resumption_patch};
 use tries::{Ended, Tried, keep_trying};
 
-/// How many nodes are written at once, beside the pods: an admission never waits behind them.
+/// How many nodes are written at once. These lanes are separate from those of pods, so an admission never waits behind nodes.
 const NODE_LANES: usize = 2;
-/// How long one write may take: less than the time between the end of one leadership and the begin of the next.
+/// How long one write may take: less than the time between the end of one leadership and the beginning of the next.
 pub const WRITE_LIMIT: Duration = Duration::from_secs(4);
-/// HTTP status of whom the API server has no time for, and of an eviction that a disruption budget forbids.
+/// HTTP status for a client that the API server has no time for, and for an eviction that a disruption budget forbids.
 const TOO_MANY_REQUESTS: u16 = 429;
-/// What it says then of a disruption budget.
+/// Cause in such an answer if a disruption budget forbids the eviction.
 const DISRUPTION_BUDGET: &str = "DisruptionBudget";
-/// More requests than are ever on their way at once: a bound by name only.
+/// More requests than are ever on their way at once; in practice no limit.
 const REQUESTS: u32 = 1 << 16;
 
-/// A Job of which is read what Cardgate reads.
+/// A Job, of which only the fields are read that Cardgate needs.
 type ObservedJob = Observed<batch::v1::Job, Job<Box<str>>>;
 
-/// Writes pods, in the order in which it is told to.
+/// Writes pods, in the order of the calls.
 #[derive(Clone)]
 pub struct Actor {
     client: Client,
-    /// Where requests are awaited: whoever decides has no time for them.
+    /// The runtime on which requests are awaited: the thread that decides has no time for them.
     runtime: Handle,
     lanes: Arc<Lanes>,
     node_lanes: Arc<Semaphore>,
@@ -72,29 +72,29 @@ pub struct Actor {
 #[derive(Debug)]
 struct Requests {
     under_way: Semaphore,
-    /// Whether the mind has been replaced: then no further one is sent.
+    /// Whether the mind has been replaced. Then no further request is sent.
     retired: AtomicBool,
 }
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    /// The API server says so.
+    /// The API server refused the request.
     #[error("{}", .0.message)]
     Api(Box<Status>),
-    /// The API server takes it from nobody, or takes the operator for somebody else, for the moment.
+    /// For the moment, the API server takes the request from nobody, or takes the operator for another client.
     #[error("{0}")]
     ForWhoAsked(String),
-    /// Nobody was asked.
+    /// No request was sent.
     #[error("{0}")]
     NotSent(&'static str),
-    /// The API server did not answer, or not so that it can be understood.
+    /// The API server did not answer, or its answer cannot be understood.
     #[error("{0}")]
     Other(String),
 }
 
 impl Failure {
-    /// What the API server says of a request that it refuses.
+    /// Returns the failure for a status with which the API server refuses a request.
     fn of(status: Status) -> Self {
         if is_for_who_asked(&status) {
             Self::ForWhoAsked(status.message)
@@ -103,8 +103,8 @@ impl Failure {
         }
     }
 
-    /// Whether it may be another answer in a moment: the API server has no time, or is about to end. What a disruption budget forbids has the
-    /// same code, and is an answer; so is 500, for a pod with several budgets.
+    /// Whether another try may be answered differently in a moment: the API server has no time, or is shutting down. A refusal by a
+    /// disruption budget has the same code, but is an answer. Code 500, for a pod with several budgets, is an answer too.
     fn is_passing(&self) -> bool {
         let Self::Api(status) = self else { return false };
         let causes = status.details.iter().flat_map(|details| &details.causes);
@@ -112,21 +112,21 @@ impl Failure {
         matches!(status.code, TOO_MANY_REQUESTS | 502..=504) && !is_forbidden
     }
 
-    /// Whether it may have been done nevertheless: nobody answered, or who did lost sight of it. A pod with several disruption budgets is answered
-    /// with the same code as that.
+    /// Whether the request may have been carried out nevertheless: there was no answer, or the server that answered lost sight of the
+    /// request. The answer for a pod with several disruption budgets has the same code (500) and counts as well.
     fn may_be_done(&self) -> bool {
         matches!(self, Self::Other(_)) || matches!(self, Self::Api(status) if status.code >= 500)
     }
 
-    /// Whether the object is gone, or is another one by now.
+    /// Whether the object is gone, or has been replaced by another object.
     fn is_gone(&self) -> bool {
         matches!(self, Self::Api(status) if matches!(status.code, 404 | 409))
     }
 }
 
 impl Actor {
-    /// An actor that acts only while this process leads, and sends outcomes to `events`. It acts on the runtime that this is
-    /// called on, whoever tells it to.
+    /// Returns an actor that acts only while this process leads, and that sends outcomes to `events`. All requests run on the runtime on
+    /// which this function is called, even if other threads give the orders.
     pub fn new(client: Client, events: mpsc::Sender<Event>, leadership: Leadership, metrics: Arc<Metrics>) -> Self {
         Self {
             client,
@@ -144,19 +144,19 @@ impl Actor {
         }
     }
 
-    /// Whether it acts no more, since another one does.
+    /// Whether the actor acts no more, since another actor has replaced it.
     pub fn is_retired(&self) -> bool {
         self.requests.retired.load(Ordering::Acquire)
     }
 
-    /// Acts no more, and returns when nothing is on its way.
+    /// Stops acting, and returns when no request is on its way any more.
     pub async fn retire(&self) {
         self.requests.retired.store(true, Ordering::Release);
-        // Never closed, so this fails never.
+        // The semaphore is never closed, so this never fails.
         let _ = self.requests.under_way.acquire_many(REQUESTS).await;
     }
 
-    /// Lets a pod in; the outcome comes as an event.
+    /// Admits a pod; the outcome comes as an event.
     pub fn admit(&self, admission: Admission) {
         let actor = self.clone();
         self.runtime.spawn(async move {
@@ -170,7 +170,7 @@ impl Actor {
         });
     }
 
-    /// Resumes a Job; the outcome comes as an event, and that it is resumed as another one.
+    /// Resumes a Job. The outcome comes as an event; a second event follows if the Job is resumed.
     pub fn resume(&self, resumption: Resumption) {
         let actor = self.clone();
         self.runtime.spawn(async move {
@@ -205,7 +205,7 @@ impl Actor {
         let write = lean_requests::patch::<batch::v1::Job>(&self.client, Some(&job.namespace), &job.name, patch);
         match self.in_time(Verb::Patch, write).await {
             Ok(()) => Tried::Done,
-            // A failed test and a failed validation look alike, and the answer to an earlier try may be lost.
+            // A failed test and a failed validation look alike, and the answer to an earlier try may have been lost.
             Err(Failure::Api(status)) if matches!(status.code, 409 | 422) => match self.job(job).await {
                 Ok(Some(found)) if !found.is_suspended() => Tried::Done,
                 Ok(Some(found)) if is_marked_as_held(&found) => Tried::not_taken(*status),
@@ -216,13 +216,13 @@ impl Actor {
         }
     }
 
-    /// Whether a Job is seen to run; none where it is not seen.
+    /// Whether a Job is seen to run; none if it cannot be read.
     async fn is_resumed(&self, job: &WorkloadRef) -> Option<bool> {
         let found = self.job(job).await.ok()?;
         Some(found.is_some_and(|found| !found.is_suspended()))
     }
 
-    /// A Job as it is now, where it is there. It is listed by its name, as the operator may.
+    /// Returns a Job as it is now; none if it is gone. The Job is listed by its name, because the operator may list Jobs but not get them.
     async fn job(&self, job: &WorkloadRef) -> Result<Option<Job<Box<str>>>, Failure> {
         let named = ListParams::default().fields(&format!("metadata.name={}", job.name));
         let jobs = Api::<ObservedJob>::namespaced(self.client.clone(), &job.namespace);
@@ -258,13 +258,13 @@ impl Actor {
         let write = lean_requests::patch::<core::v1::Pod>(&self.client, Some(&pod.namespace), &pod.name, patch);
         match self.in_time(Verb::Patch, write).await {
             Ok(()) => Tried::Done,
-            // A failed test and a failed validation look alike, and the answer to an earlier try may be lost.
+            // A failed test and a failed validation look alike, and the answer to an earlier try may have been lost.
             Err(Failure::Api(status)) if matches!(status.code, 409 | 422) => self.look_again(admission, status).await,
             Err(failure) => Tried::of(failure),
         }
     }
 
-    /// Whether a pod is seen to be let in as decided; none where it is not seen.
+    /// Whether a pod is seen to be admitted as decided; none if it cannot be read.
     async fn is_let_in(&self, admission: &Admission) -> Option<bool> {
         match self.pod(&admission.pod).await {
             Ok(found) => Some(is_admitted(&found, admission)),
@@ -272,7 +272,7 @@ impl Actor {
         }
     }
 
-    /// Tries once to write something of a namespace, in a lane, while this process leads.
+    /// Tries once to write an object of a namespace, in a lane and while this process leads.
     async fn in_lane<F: Future<Output = Tried>>(&self, namespace: &str, once: impl FnOnce() -> F) -> Tried {
         let write = || async {
             if self.leadership.holds() {
@@ -282,11 +282,11 @@ impl Actor {
             }
         };
         let tried = self.lanes.write(namespace, write).await;
-        // Nobody has refused it: it is as it was, and keeps its place in a gang that has begun.
+        // The write was not refused. The pod is unchanged, and keeps its place in a gang that has begun.
         tried.unwrap_or_else(|| Tried::NotWritten(NOT_ANSWERED.to_owned()))
     }
 
-    /// Whether the pod is already as it should be.
+    /// Reads the pod after a refused patch. The result is done if the pod is already as it should be.
     async fn look_again(&self, admission: &Admission, refusal: Box<Status>) -> Tried {
         match self.pod(&admission.pod).await {
             Ok(pod) if is_admitted(&pod, admission) => Tried::Done,
@@ -296,7 +296,7 @@ impl Actor {
         }
     }
 
-    /// Awaits an answer for a limited time, and counts what fails.
+    /// Awaits an answer for a limited time, and counts failures.
     async fn in_time<T>(&self, verb: Verb, request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
         let Ok(_under_way) = self.requests.under_way.acquire().await else {
             return Err(Failure::NotSent("shutting down"));
@@ -311,19 +311,19 @@ impl Actor {
         })
     }
 
-    /// A pod as it is now.
+    /// Returns a pod as it is now.
     async fn pod(&self, pod: &PodRef) -> Result<Pod<Box<str>>, Failure> {
         let look = lean_requests::get::<core::v1::Pod, _>(&self.client, Some(&pod.namespace), &pod.name);
         self.in_time(Verb::Get, look).await
     }
 
-    /// Where parts of pods are created.
+    /// Returns the API in which subresources of pods are created.
     fn pods(&self, pod: &PodRef) -> Api<core::v1::Pod> {
         Api::namespaced(self.client.clone(), &pod.namespace)
     }
 }
 
-/// What is left to say of a write that was not done, where its object could not be looked at.
+/// Returns the result of a write that was not done and whose object could not be read.
 fn not_seen(failure: &Failure) -> Tried {
     if failure.is_gone() {
         Tried::NotWritten("it is gone".to_owned())
@@ -332,18 +332,18 @@ fn not_seen(failure: &Failure) -> Tried {
     }
 }
 
-/// Whether it is this pod, and ours is its only gate.
+/// Whether this is the pod with that uid, it is not being deleted, and Cardgate's gate is its only gate.
 fn is_waiting(pod: &Pod<Box<str>>, uid: &str) -> bool {
     let is_ours = pod.spec.scheduling_gates.len() == 1 && pod.spec.has_gate(GATE);
     pod.metadata.uid.as_deref() == Some(uid) && is_ours && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// Whether Cardgate has suspended it.
+/// Whether Cardgate has suspended the Job.
 fn is_marked_as_held(job: &Job<Box<str>>) -> bool {
     job.metadata.annotations.contains_key(JOB_HELD)
 }
 
-/// Whether the pod is let in with the results of this admission: an earlier try went through after all.
+/// Whether the pod is admitted with the results of this admission, because an earlier try went through after all.
 fn is_admitted(pod: &Pod<Box<str>>, admission: &Admission) -> bool {
     let annotation = |key| pod.metadata.annotations.get(key);
     let mut results = admission.results();

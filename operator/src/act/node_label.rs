@@ -1,4 +1,4 @@
-//! The labels of nodes by which pods are kept off GPU nodes, and narrowed to cards that nodes have by devices.
+//! The labels of nodes that keep pods off GPU nodes, and that restrict pods to cards which nodes have by devices.
 
 #[cfg(test)]
 mod tests;
@@ -24,16 +24,19 @@ use crate::metrics::{Verb, Write};
 /// How often one write is tried before the mind looks at the node again.
 const TRIES: u32 = 4;
 
-/// The pause after them where the last was answered by a mistake: an API server that always answers so is asked four times a minute.
+/// The pause after the last try if the API server answered it with an error. An API server that always answers so is asked four times a
+/// minute.
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// How long a node is left alone whose label is refused: somebody's policy may refuse those of all nodes, for hours. And one whose label is
-/// written, or that is gone: the watch tells, and where it is silent nothing is written again and again meanwhile.
+/// How long a node is left alone after its label was refused: a policy may refuse the labels of all nodes, for hours. The same pause
+/// follows when the label was written or the node is gone: the watch tells that, and while the watch is silent, nothing is written again
+/// and again.
 const REST: Duration = Duration::from_mins(10);
 
 impl Actor {
-    /// Sets or removes labels of a node, each by whether it is to be there; some time after that is done, or can't be for now, an event says
-    /// so: then it may be tried again, if they are still not as they should be. What is returned ends it before.
+    /// Sets or removes labels of a node; the flag of each label says whether the node is to have it. Some time after the labels are
+    /// written, or cannot be written for now, an event says so. Then the mind may try again, if the labels are still wrong. The returned
+    /// handle aborts the write.
     pub fn label_node(&self, node: Arc<str>, uid: Box<str>, labels: Vec<(String, bool)>) -> AbortHandle {
         let actor = self.clone();
         let writing = self.runtime.spawn(async move {
@@ -49,7 +52,7 @@ impl Actor {
         writing.abort_handle()
     }
 
-    /// Writes the labels, with some tries; what the API server says where it refuses them.
+    /// Writes the labels, with some tries. Returns the API server's answer if it refuses them.
     async fn keep_labelling(&self, node: &str, uid: &str, labels: &[(String, bool)]) -> Option<Box<Status>> {
         let mut wait = FIRST_WAIT;
         for tried in 1..=TRIES {

@@ -1,4 +1,4 @@
-//! The one JSON patch that lets a pod in: nothing of it happens, or all of it.
+//! The one JSON patch that admits a pod: it is applied as a whole or not at all.
 
 use crds::keys::{GATE, GPU_NODE_LABEL, JOB_HELD};
 use crds::pod::NodeSelectorTerm;
@@ -8,7 +8,7 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation};
 use serde_json::{Map, Value, json};
 
-/// The key of required affinity in a pod's affinity to nodes.
+/// The key of the required part of a node affinity.
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 /// The key of the terms in required affinity.
 const TERMS: &str = "nodeSelectorTerms";
@@ -17,8 +17,8 @@ const FIELDS: &str = "matchFields";
 /// The key of a term's requirements on labels.
 const EXPRESSIONS: &str = "matchExpressions";
 
-/// Tests that it is this pod and that ours is its only gate; then removes the gate, writes the card, and narrows the
-/// pod to it. A pod that has changed in between refuses the whole patch.
+/// Returns the patch that admits a pod. It tests that the pod is the right one and that Cardgate's gate is its only gate. Then it removes
+/// the gate, writes the card, and restricts the pod to that card. If the pod has changed in between, the whole patch fails.
 pub fn admission_patch(admission: &Admission) -> Patch {
     let mut operations = vec![
         test(["metadata", "uid"], json!(&*admission.pod.uid)),
@@ -45,7 +45,7 @@ pub fn admission_patch(admission: &Admission) -> Patch {
     Patch(operations)
 }
 
-/// Adds to a pod's affinity which nodes it may go to.
+/// Adds requirements on nodes to a pod's affinity: the nodes that it may go to.
 fn require_nodes(admission: &Admission) -> Vec<PatchOperation> {
     let without = |key: &str| json!({ "key": key, "operator": "DoesNotExist" });
     let (pin, avoid, off_gpu_nodes) = (&admission.pin, &admission.avoid, &admission.off_gpu_nodes);
@@ -64,9 +64,9 @@ fn require_nodes(admission: &Admission) -> Vec<PatchOperation> {
     affinity.map_or_else(Vec::new, |affinity| require(affinity, &requirements))
 }
 
-/// Adds requirements on nodes to a pod's affinity, as fields or labels of terms. Where required affinity is there, every term must
-/// hold them, since one that matches is enough; and nothing else may change, since the API server lets a gated pod's terms only grow.
-/// An empty term matches nothing and stays so.
+/// Adds requirements on nodes to a pod's affinity, as fields or labels of terms. If there is required affinity, every term must have the
+/// requirements, since one matching term is enough. Nothing else may change, since the API server lets a gated pod's terms only grow. An
+/// empty term matches nothing and stays empty.
 fn require(affinity: &NodeAffinity, requirements: &[(&str, Vec<Value>)]) -> Vec<PatchOperation> {
     let requirements = || requirements.iter().filter(|(_, of_member)| !of_member.is_empty());
     let required = || {
@@ -111,7 +111,8 @@ fn require(affinity: &NodeAffinity, requirements: &[(&str, Vec<Value>)]) -> Vec<
     }
 }
 
-/// Tests that it is this Job and that Cardgate suspended it; then resumes it and takes the mark off.
+/// Returns the patch that resumes a Job. It tests that the Job is the right one and that Cardgate suspended it; then it resumes the Job and
+/// removes the mark.
 pub fn resumption_patch(uid: &str) -> Patch {
     Patch(vec![
         test(["metadata", "uid"], json!(uid)),
@@ -126,7 +127,7 @@ pub fn resumption_patch(uid: &str) -> Patch {
     ])
 }
 
-/// Adds entries to a map that may not be there yet; no operation for no entries.
+/// Returns operations that add entries to a map that may not exist yet; no operation if there are no entries.
 fn add_to_map<'a>(
     map: [&str; 2],
     exists: bool,
@@ -222,7 +223,7 @@ pub(super) mod tests {
         assert_eq!(pod["metadata"]["annotations"][CARD_ASSIGNED], "NVIDIA-A100/mps-80g*1/8");
     }
 
-    /// Else nothing on it would show who let it in, to an operator that begins.
+    /// Otherwise nothing on the pod would show to an operator that starts later that Cardgate admitted it.
     #[test]
     fn who_is_let_in_for_no_card_is_marked_where_nothing_else_shows_that_it_was_held() {
         for (is_marked, expected) in [(true, json!("{}")), (false, Value::Null)] {
@@ -262,7 +263,7 @@ pub(super) mod tests {
         assert_eq!(pod["metadata"]["annotations"], expected);
     }
 
-    /// The affinity of a pod that has `affinity` and is pinned.
+    /// Returns the affinity of a pod that has `affinity` and is pinned.
     fn pinned(affinity: &Value) -> Value {
         let mut pod = pod();
         if !affinity.is_null() {

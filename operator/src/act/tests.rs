@@ -8,7 +8,7 @@ use super::evict::tests::actor;
 use super::patch::tests::admission;
 use super::*;
 
-/// Else each of its tries would say on the Job that its pods may be made.
+/// Otherwise each try would say on the Job that its pods may be created.
 #[tokio::test(start_paused = true)]
 async fn a_job_is_said_to_be_resumed_when_it_is() {
     for (code, is_resumed) in [(200, true), (403, false)] {
@@ -30,7 +30,7 @@ async fn a_job_is_said_to_be_resumed_when_it_is() {
             uid: "1".into(),
         };
         actor.resume(Resumption { job, queue: "q".into() });
-        // Nobody sends more when this is dropped and all it has begun is over.
+        // The channel closes when this actor is dropped and all its requests are over.
         drop(actor);
         let mut events = Vec::new();
         while let Some(event) = heard.recv().await {
@@ -45,7 +45,8 @@ async fn a_job_is_said_to_be_resumed_when_it_is() {
     }
 }
 
-/// Whoever writes a pod again and again would else keep it out: each refusal is told, and has it stand aside longer.
+/// Otherwise a client that writes a pod again and again would keep it from being admitted: each refusal is told, and makes the pod stand
+/// aside longer.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_others_write_meanwhile_is_tried_again_and_one_that_is_refused_is_not() {
     for (code, most_tries, is_admitted) in [(409, 3, true), (422, 1, false)] {

@@ -1,4 +1,4 @@
-//! A write that is tried until it is answered, for a limited time, and what is done where nobody knows what became of it.
+//! Tries a write until it is answered, for a limited time, and finds out the outcome of a write whose answer is missing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,45 +16,45 @@ const TRY_LIMIT: Duration = Duration::from_secs(30);
 pub(super) const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait between two tries.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// The longest wait between two looks at what nobody answers about.
+/// The longest wait between two reads of an object while reads get no answer.
 const LONGEST_LOOK: Duration = Duration::from_mins(1);
-/// After so long, the API server carries out no write that it has not answered: it gives its requests a minute.
+/// After this time, the API server no longer carries out a write that it has not answered: it gives its requests a minute.
 const LATEST_WRITE: Duration = Duration::from_secs(65);
 
-/// What one try came to.
+/// The result of one try.
 #[derive(Debug)]
 pub(super) enum Tried {
     Done,
-    /// The object is not what the decision was made for, or nobody may write any more.
+    /// The object is not what the decision was made for, or this process may no longer write.
     NotWritten(String),
-    /// The API server refuses it, and would again.
+    /// The API server refuses the write, and would refuse it again.
     Refused(String),
-    /// It is not done, and may work later.
+    /// The write is not done; a later try may work.
     Failed(String),
-    /// It may work later, or have been done, or be done yet.
+    /// The write may have been done, or may still be done, or a later try may work.
     Unanswered(String),
 }
 
-/// How a write ended.
+/// The final result of a write.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     Done,
     NotWritten(String),
     Refused(String),
-    /// Of some try there was no answer, so it may still be written, whatever was answered to others.
+    /// At least one try got no answer. So the write may still be carried out, whatever the other tries were answered.
     Unknown(String),
 }
 
 impl Tried {
-    /// What a try came to that the API server did not carry out, where that says all.
+    /// Returns the result of a failed try, for failures that alone say what the result is.
     pub(super) fn of(failure: Failure) -> Self {
         match failure {
             Failure::Api(status) => match status.code {
                 404 => Self::NotWritten("it is gone".to_owned()),
-                // Who the operator is may be known again soon; and what is too much now is not too much later.
+                // The API server may soon know again who the operator is, and what is too much now is not too much later.
                 401 | 408 | 429 => Self::Failed(status.message),
                 400..500 => Self::Refused(status.message),
-                // It is asked before anything is written.
+                // The API server calls webhooks before it writes anything.
                 500 if status.message.contains("failed calling webhook") => Self::Failed(status.message),
                 _ => Self::Unanswered(status.message),
             },
@@ -64,8 +64,8 @@ impl Tried {
         }
     }
 
-    /// What a try came to of which the object is what the decision was made for, and the API server did not take it: where others wrote at
-    /// the same time, as often as it tries by itself, it takes it later.
+    /// Returns the result of a try that the API server did not take, though the object is what the decision was made for. If others wrote
+    /// at the same time (409), more often than the API server tries by itself, a later try may work.
     pub(super) fn not_taken(status: Status) -> Self {
         match status.code {
             409 => Self::Failed(status.message),
@@ -75,7 +75,7 @@ impl Tried {
 }
 
 impl Ended {
-    /// What the mind is told.
+    /// Returns what the mind is told.
     pub(super) fn answer(&self) -> Answer {
         match self {
             Self::Done => Answer::Accepted,
@@ -85,7 +85,7 @@ impl Ended {
         }
     }
 
-    /// Why it is not done.
+    /// Returns why the write is not done.
     pub(super) fn reason(&self) -> &str {
         match self {
             Self::Done => "",
@@ -94,7 +94,7 @@ impl Ended {
     }
 }
 
-/// Tries until it is done, or refused, or has failed for too long.
+/// Tries until the write is done, is refused, or has failed for too long.
 pub(super) async fn keep_trying<F: Future<Output = Tried>>(once: impl Fn() -> F) -> Ended {
     let deadline = Instant::now() + TRY_LIMIT;
     let mut wait = FIRST_WAIT;
@@ -126,8 +126,8 @@ pub(super) async fn keep_trying<F: Future<Output = Tried>>(once: impl Fn() -> F)
 }
 
 impl Actor {
-    /// Nobody knows whether something is written: its object is read until that is certain, which is told the mind and returned. `look` says
-    /// what is seen of it: done, or not, or nothing.
+    /// Finds out whether a write with an unknown outcome was carried out: reads its object until that is certain, then tells the mind and
+    /// returns it. `look` returns what is seen of the object: done, not done, or none if it cannot be read.
     pub(super) async fn find_out<F: Future<Output = Option<bool>>>(
         &self,
         reason: &str,
@@ -139,7 +139,7 @@ impl Actor {
         loop {
             sleep(wait).await;
             if self.is_retired() || !self.leadership.holds() {
-                // Whoever decides next reads everything anew.
+                // The next mind or leader reads everything anew.
                 return false;
             }
             let is_certain = last_write.elapsed() >= LATEST_WRITE;
@@ -150,7 +150,7 @@ impl Actor {
                     wait = LONGEST_WAIT;
                     continue;
                 }
-                // Nobody answers, and there may be thousands of these.
+                // There is no answer, and thousands of writes may be in this state.
                 None => {
                     wait = (wait * 2).min(LONGEST_LOOK);
                     continue;

@@ -1,11 +1,12 @@
-//! The election as a state machine: what to do next, given what was seen and the local clock. No clocks, no I/O.
+//! The election as a state machine: it says what to do next, given what was seen and the local clock. It has no clock and no I/O of its
+//! own.
 //!
-//! The Lease is a register with compare-and-swap: every write names the version that it replaces. Times in the Lease are for
-//! people and never compared with a clock; a holder's time runs from when *this* machine saw the Lease change. So clocks
-//! may disagree by any amount, as long as they run at about the same speed.
+//! The Lease is a register with compare-and-swap: every write names the version that it replaces. Times in the Lease are for people and are
+//! never compared with a clock; a holder's time runs from the moment when *this* machine saw the Lease change. So clocks may disagree by
+//! any amount, as long as they run at about the same speed.
 //!
-//! Who holds the Lease leads for [`TERM`] from before its last successful write was *sent*; others take over [`DURATION`]
-//! after they have *seen* that write. The first is always over before the second.
+//! The holder of the Lease leads for [`TERM`], counted from before its last successful write was *sent*. Others take over [`DURATION`]
+//! after they have *seen* that write. The holder's term is therefore always over before another process takes over.
 
 use std::time::Duration;
 
@@ -14,26 +15,26 @@ use tokio::time::Instant;
 /// How long others wait for a holder that is silent; what `leaseDurationSeconds` says. Kubernetes' own components use the
 /// same.
 pub const DURATION: Duration = Duration::from_secs(15);
-/// How long one write lets its writer lead. A third less than [`DURATION`]: room for clocks that do not run alike, and for
-/// what the holder sent in its last moment.
+/// How long one write lets its writer lead. It is a third less than [`DURATION`]. This leaves room for clocks that run at different speeds,
+/// and for requests that the holder sent in its last moment.
 pub const TERM: Duration = Duration::from_secs(10);
-/// When the holder writes again. Half of [`TERM`], so that one failure costs nothing.
+/// When the holder writes again. It is half of [`TERM`], so that one failure costs nothing.
 pub const RENEW: Duration = Duration::from_secs(5);
-/// How often who stands by looks: how long a Lease that was given back stays free.
+/// How often a process that stands by reads the Lease. This bounds how long a released Lease stays free.
 const LOOK: Duration = Duration::from_secs(2);
 /// The pause after a failure.
 const RETRY: Duration = Duration::from_secs(1);
-/// The longest duration of another holder that is believed: a slip in a Lease must not stop Cardgate for ever.
+/// The longest duration that is believed from another holder: a slip in a Lease must not stop Cardgate for ever.
 const MAX_DURATION: Duration = Duration::from_mins(5);
 
 /// What a Lease says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Who holds it; none if it is free.
+    /// The holder; none if the Lease is free.
     pub holder: Option<String>,
     /// How long others wait for the holder.
     pub duration: Duration,
-    /// When the holder took it, in microseconds since 1970 of the holder's clock.
+    /// When the holder took the Lease, in microseconds since 1970 of the holder's clock.
     pub acquired: i64,
     /// When the holder wrote last, likewise.
     pub renewed: i64,
@@ -47,11 +48,11 @@ pub(super) type Version = Option<String>;
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing until then.
+    /// Do nothing until then.
     Wait(Instant),
     /// Read the Lease.
     Read,
-    /// Write this, if the Lease still is of this version.
+    /// Write this record, if the Lease still has this version.
     Write(Record, Version),
 }
 
@@ -60,7 +61,7 @@ pub(super) enum Step {
 struct Seen {
     record: Record,
     version: Version,
-    /// When it is free for others than its holder.
+    /// When the Lease is free for processes other than its holder.
     free: Instant,
 }
 
@@ -75,9 +76,9 @@ pub(super) struct Election {
     renewed: Option<Instant>,
     /// A write whose outcome is unknown, and when it was sent.
     unknown: Option<(Record, Instant)>,
-    /// Whether the Lease has to be looked at before anything else.
+    /// Whether the Lease has to be read before anything else.
     stale: bool,
-    /// Nothing is done before.
+    /// Nothing is done before this time.
     pause: Instant,
 }
 
@@ -104,7 +105,7 @@ impl Election {
         self.term.is_some_and(|end| now < end)
     }
 
-    /// What to do now. `wall` is this machine's clock, for people to read, in microseconds since 1970.
+    /// Returns what to do now. `wall` is this machine's clock in microseconds since 1970; it is only for people to read.
     pub fn next(&self, now: Instant, wall: i64) -> Step {
         if now < self.pause {
             return Step::Wait(self.pause);
@@ -135,7 +136,7 @@ impl Election {
         }
     }
 
-    /// What to write to give the Lease back; none if this contender does not hold it.
+    /// Returns what to write to give the Lease back; none if this contender does not hold it.
     pub fn release(&self, wall: i64) -> Option<(Record, Version)> {
         let seen = self.seen.as_ref().filter(|_| self.renewed.is_some())?;
         let free = Record {
@@ -146,31 +147,31 @@ impl Election {
         Some((free, seen.version.clone()))
     }
 
-    /// A write went through.
+    /// Notes that a write went through.
     pub fn written(&mut self, record: Record, sent: Instant, version: Version) {
         self.hold(record, sent, version);
         self.pause = sent;
     }
 
-    /// A write did not go through, since the Lease is of another version.
+    /// Notes that a write did not go through, since the Lease has another version.
     pub fn refused(&mut self) {
         self.stale = true;
     }
 
-    /// A write failed, and may have gone through or not.
+    /// Notes that a write failed, and may have gone through or not.
     pub fn failed(&mut self, record: Record, sent: Instant, now: Instant) {
         self.unknown = Some((record, sent));
         self.stale = true;
         self.pause = now + RETRY;
     }
 
-    /// The Lease could not be read.
+    /// Notes that the Lease could not be read.
     pub fn unreadable(&mut self, now: Instant) {
         self.stale = true;
         self.pause = now + RETRY;
     }
 
-    /// What the Lease says; none if there is none.
+    /// Notes what the Lease says; `found` is none if there is no Lease.
     pub fn read(&mut self, found: Option<(Record, Version)>, now: Instant) {
         self.stale = false;
         let (record, version) = found.unwrap_or_default();
@@ -184,14 +185,14 @@ impl Election {
             }
             return;
         }
-        // Somebody else wrote, or removed, what this contender held.
+        // Somebody else overwrote or removed the Lease that this contender held.
         self.term = None;
         self.renewed = None;
         let free = match (&record.holder, &self.seen) {
-            // Its holder may not know yet that it is gone.
+            // The Lease was removed, and its holder may not know that yet.
             _ if version.is_none() => self.seen.as_ref().map_or(now, |seen| seen.free.max(now)),
             (None, _) => now,
-            // Held by this contender's predecessor, a process of the same pod, which has ended.
+            // The holder is this contender's predecessor: a process of the same pod, which has ended.
             (Some(holder), None) if *holder == self.identity => now,
             (Some(_), _) => now + record.duration.clamp(DURATION, MAX_DURATION),
         };
@@ -212,7 +213,7 @@ impl Election {
     }
 }
 
-/// Who stands by looks again and again, and at the latest when the Lease becomes free.
+/// Returns when a process that stands by reads the Lease next: after [`LOOK`], and at the latest when the Lease becomes free.
 fn next_look(now: Instant, free: Instant) -> Instant {
     (now + LOOK).min(free.max(now))
 }

@@ -1,8 +1,8 @@
 //! Leader election by a Lease: one operator decides, the others stand by.
 //!
-//! A pod that is let in is one compare-and-swap of its own (the patch tests uid and gate), so even a leader that does not
-//! know yet that it is none can let no pod in twice. And nobody leads before API servers have been told who does ([`Fence`]), and
-//! refuse what others decide.
+//! Each admission is one compare-and-swap (the patch tests uid and gate). So even a former leader that does not know yet that it lost the
+//! Lease cannot admit a pod twice. And no process leads before the API servers have been told who leads ([`Fence`]) and refuse what other
+//! operators decide.
 
 mod election;
 mod record;
@@ -32,12 +32,12 @@ use programs::readiness::Readiness;
 
 /// The Lease, in Cardgate's own namespace.
 pub const LEASE: &str = "operator";
-/// How long one request may take. With it, a holder whose first renewal fails has time for another.
+/// How long one request may take. The limit leaves a holder whose first renewal fails enough time for another try.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
-/// The pause after the fence could not be raised.
+/// The pause before another try, after the fence could not be raised.
 const FENCE_AGAIN: Duration = Duration::from_millis(500);
 
-/// The election is over for this process, which must end: somebody else may lead.
+/// The election is over for this process, which must end because another operator may lead.
 #[derive(Debug, Error)]
 pub enum LeaseError {
     /// Somebody else holds the Lease, or removed it.
@@ -48,22 +48,22 @@ pub enum LeaseError {
     Silence,
 }
 
-/// Whether this process leads, to be asked at the moment of writing.
+/// Whether this process leads. Ask it at the moment of writing.
 #[derive(Debug, Clone)]
 pub struct Leadership {
     herald: Arc<Herald>,
-    /// Until when; none where no Lease says so.
+    /// Until when this process leads. The outer option is none if no Lease decides about leadership.
     term: Option<Arc<Mutex<Option<Instant>>>>,
 }
 
 impl Leadership {
-    /// As somebody says it who holds no election.
+    /// Creates a leadership without an election: `herald` alone says whether this process leads.
     pub fn told(herald: Arc<Herald>) -> Self {
         Self { herald, term: None }
     }
 
-    /// Whether this process leads at this moment. Looks at the clock, so that a process that stood still for a while finds
-    /// out before its election does.
+    /// Whether this process leads at this moment. This looks at the clock, so a process that stood still for a while finds out before its
+    /// election does.
     pub fn holds(&self) -> bool {
         let Some(term) = &self.term else {
             return self.is_elected();
@@ -72,12 +72,12 @@ impl Leadership {
         term.is_some_and(|end| Instant::now() < end)
     }
 
-    /// Whether this process was elected, as it was last told; enough for what does no harm when it is written twice.
+    /// Whether this process was elected, as last told. That is enough for writes that do no harm when two processes make them.
     pub fn is_elected(&self) -> bool {
         self.herald.says()
     }
 
-    /// Tells when this process begins to lead and when it no longer does.
+    /// Returns a receiver that learns when this process begins to lead and when it no longer does.
     pub fn changes(&self) -> watch::Receiver<bool> {
         self.herald.listen()
     }
@@ -87,7 +87,7 @@ impl Leadership {
 trait Register {
     async fn read(&self) -> kube::Result<Option<Lease>>;
     async fn create(&self, lease: &Lease) -> kube::Result<Lease>;
-    /// Fails if the Lease is of another version.
+    /// Replaces the Lease; fails if the stored Lease has another version.
     async fn replace(&self, lease: &Lease) -> kube::Result<Lease>;
 }
 
@@ -105,12 +105,13 @@ impl Register for Api<Lease> {
     }
 }
 
-/// What keeps former leaders from deciding on.
+/// Keeps former leaders from deciding further.
 pub trait Fence {
-    /// Why it could not be raised.
+    /// Why the fence could not be raised.
     type Error: Display;
 
-    /// Has whatever others decide refused from now on, unless `term` has ended: whoever leads then may have raised it already.
+    /// Makes API servers refuse what other operators decide from now on. Does nothing once `term` has ended, since the next leader may have
+    /// raised the fence already.
     fn raise(&self, term: Instant) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }
 
@@ -122,8 +123,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A candidate under this name, which no other process has at the same time: the pod's name. After a crash, the pod's
-    /// next process takes over at once what its predecessor held.
+    /// Creates a candidate under `identity`, the pod's name, which no other process has at the same time. After a crash, the pod's next
+    /// process takes over at once what its predecessor held.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -140,15 +141,16 @@ impl Candidate {
         (candidate, leadership)
     }
 
-    /// Takes part until `done`, which says how long what was sent before may still be on its way, and gives the Lease back when
-    /// that time is over: nobody else leads while something is written that only a leader may write. Whoever has taken the Lease leads
-    /// once the `fence` is raised. An error means that this process led and no longer does; it must end.
+    /// Takes part in the election until `done`, then gives the Lease back. The output of `done` is how long requests that were sent before
+    /// may still be on their way; the Lease is kept for that time. So no other process leads while something that only a leader may write
+    /// is still being written. A process that has taken the Lease leads once the `fence` is raised. An error means that this process led
+    /// and no longer does; it must end.
     pub async fn run(self, fence: impl Fence, done: impl Future<Output = Duration>) -> Result<(), LeaseError> {
         run(&self.lease, &fence, self.identity, self.published, done).await
     }
 }
 
-/// Tells everybody whether this process leads.
+/// Tells the other parts of the process whether it leads.
 struct Published {
     herald: Arc<Herald>,
     term: Arc<Mutex<Option<Instant>>>,
@@ -193,7 +195,7 @@ impl Published {
 }
 
 impl Drop for Published {
-    /// Whatever ends the election ends the leadership.
+    /// However the election ends, its end also ends the leadership.
     fn drop(&mut self) {
         self.publish(None);
         self.herald.end();
@@ -220,7 +222,7 @@ async fn run(
     let on_its_way = loop {
         let now = Instant::now();
         let term = round.election.term();
-        // Whoever led and does so no longer ends; nobody leads twice in one process.
+        // A process that led and no longer does must end: one process never leads twice.
         let led = published.herald.says();
         if led && !round.election.leads(now) {
             return Err(round.lost());
@@ -256,17 +258,17 @@ struct Round<'r, R, F> {
     election: Election,
     register: &'r R,
     fence: &'r F,
-    /// Whether it has been raised for who holds the Lease now.
+    /// Whether the fence has been raised for the present holder of the Lease.
     is_fenced: bool,
     metrics: Arc<Metrics>,
-    /// As it was read or written last: what the record does not say stays as it is.
+    /// The Lease as it was read or written last. Fields that the record does not cover stay as they are.
     lease: Lease,
-    /// Whose end of term is waited for, for the log.
+    /// The holder whose end of term is waited for; for the log.
     waits_for: Option<String>,
 }
 
 impl<R: Register, F: Fence> Round<'_, R, F> {
-    /// Does one thing.
+    /// Performs the next step of the election.
     async fn step(&mut self, now: Instant) {
         let term = self.election.term().filter(|_| !self.is_fenced);
         match self.election.next(now, clock::now().as_microsecond()) {
@@ -279,7 +281,7 @@ impl<R: Register, F: Fence> Round<'_, R, F> {
         }
     }
 
-    /// Raises the fence; returns after a pause where that fails, and by `end`, when the Lease is due.
+    /// Raises the fence. If that fails, returns after a pause; returns in any case by `end`, when the next step on the Lease is due.
     async fn raise(&mut self, term: Instant, end: Instant) {
         let failure = match timeout_at(end, timeout(TIME_LIMIT, self.fence.raise(term))).await {
             Ok(Ok(Ok(()))) => {
@@ -323,7 +325,7 @@ impl<R: Register, F: Fence> Round<'_, R, F> {
         let lease = record::write(&self.lease, &record, version.clone());
         let sent = Instant::now();
         let verb = if version.is_some() { Verb::Update } else { Verb::Create };
-        // What becomes of a request that is dropped half-way is unknown, so that is the state until it is known.
+        // The outcome of a request that is dropped half-way is unknown, so this state holds until the outcome is known.
         self.election.failed(record.clone(), sent, sent);
         self.metrics.api_write(Write::Lease);
         let write = async {
@@ -357,9 +359,10 @@ impl<R: Register, F: Fence> Round<'_, R, F> {
         self.election.failed(record, sent, Instant::now());
     }
 
-    /// Gives the Lease back, so that another operator leads within seconds. If that fails, others wait for a silent holder.
+    /// Gives the Lease back, so that another operator leads within seconds. If that fails, the others wait until the silent holder's time
+    /// is over.
     async fn release(&mut self) {
-        // A second time if a renewal was under way, and changed the Lease after all.
+        // The second try is for a renewal that was under way and changed the Lease after all.
         for _ in 0..2 {
             let Some((record, version)) = self.election.release(clock::now().as_microsecond()) else {
                 return;

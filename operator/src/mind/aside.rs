@@ -1,8 +1,8 @@
-//! What is set aside: objects over which a mind fell or stood still, so that the next one keeps off them.
+//! Objects that are set aside: a mind fell (panicked) or stood still over them, and the next mind keeps off them.
 //!
-//! An object that has changed, or is another one by now, gets another chance. A pod that holds something is not forgotten: it
-//! counts with what it requests and nothing else that it says. Of a namespace whose pods did it again and again, no waiting pod
-//! is looked at until the operator is started anew: so nobody can make the mind fall as often as they can make pods.
+//! An object that has changed, or that is another one by now, gets another chance. A pod that holds something is not forgotten: it counts
+//! with what it requests, and nothing else that it says is read. If the pods of a namespace caused this again and again, no waiting pod of
+//! that namespace is looked at until the operator is restarted. Otherwise users could make the mind fall as often as they can create pods.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,35 +19,36 @@ use engine::trail::{Object, ObjectKind};
 
 use crate::metrics::Stumble;
 
-/// So many objects are set aside at most; the one that was first gets another chance then.
+/// The largest number of objects that are set aside. Beyond it, the object that was set aside first gets another chance.
 const MOST: usize = 1000;
-/// When so many pods of a namespace are set aside, so are all others of it that wait.
+/// When this many pods of a namespace have been set aside, all other waiting pods of the namespace are set aside too.
 const PODS_OF_A_NAMESPACE: usize = 3;
 
 /// When a pod that is set aside gets another chance.
 const CHANGED: &str = "it is changed";
-/// The same of a pod whose namespace is.
+/// When a pod of a namespace that is set aside gets another chance.
 const RESTARTED: &str = "the operator is started anew";
 
 /// What to do about it.
 const REPORT: &str = "That is a mistake of Cardgate's: report it to its developers, with this object";
 
-/// What is set aside, shared by the minds of a process, of which one at a time is at work.
+/// What is set aside. The minds of a process share it; one of them at a time is at work.
 #[derive(Debug, Clone, Default)]
 pub struct Aside(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     entries: BTreeMap<Key, Entry>,
-    /// Namespaces of which no waiting pod is looked at.
+    /// Namespaces whose waiting pods are not looked at.
     namespaces: BTreeSet<Arc<str>>,
-    /// How often pods of each namespace were set aside, those that are gone among them: who deletes each would go on for ever.
+    /// How many pods of each namespace were set aside, including pods that are gone. Otherwise a user who deletes each such pod could go on
+    /// for ever.
     pods: BTreeMap<Arc<str>, usize>,
     /// The order of arrival.
     arrivals: u64,
 }
 
-/// A pod by its uid, since its successor may bear its name; everything else by namespace and name.
+/// Key of an object: a pod by its uid, since its successor may bear the same name; everything else by namespace and name.
 type Key = (ObjectKind, Box<str>);
 
 #[derive(Debug)]
@@ -55,9 +56,9 @@ struct Entry {
     object: Object,
     how: Stumble,
     arrival: u64,
-    /// What it says, as a hash; none until it is seen again.
+    /// A hash of the object's content; none until the object is seen again.
     says: Option<u64>,
-    /// Whether a mind stumbled over what was left of it.
+    /// Whether a mind also stumbled over the reduced form of the object.
     again: bool,
     told: bool,
 }
@@ -65,9 +66,10 @@ struct Entry {
 /// What becomes of an event.
 #[derive(Debug)]
 pub enum Heard {
-    /// It is heard as it is.
+    /// The event is heard as it is.
     AsItIs(Observation),
-    /// It is about something that is set aside. This is heard in its place, and said about it unless it was before.
+    /// The event is about something that is set aside. The observation is heard in its place; the message is given unless it was given
+    /// before.
     Aside(Observation, Option<Said>),
 }
 
@@ -75,15 +77,15 @@ pub enum Heard {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
     pub object: Object,
-    /// Whether it is a pod that waits, whose condition shows it.
+    /// Whether the object is a waiting pod, whose condition shows the message.
     pub waits: bool,
-    /// Why, and what to do.
+    /// Why the object is set aside, and what to do.
     pub message: String,
 }
 
-/// Whether an object is kept off.
+/// Whether the mind keeps off an object.
 enum Kept {
-    /// It is, and this is to be said about it now.
+    /// It does, and this message is to be given now.
     Off(Option<Said>),
     Not,
 }
@@ -141,7 +143,7 @@ impl Aside {
         !state.entries.is_empty() && state.entries.contains_key(&(ObjectKind::Pod, uid.into()))
     }
 
-    /// What is to be heard of an event.
+    /// Returns what is to be heard of an event.
     pub fn hear(&self, event: Observation) -> Heard {
         let mut state = self.state();
         if state.entries.is_empty() && state.namespaces.is_empty() {
@@ -232,7 +234,7 @@ impl Aside {
 }
 
 impl State {
-    /// What is to be heard of an event about devices, or of any other that may not be set aside.
+    /// Returns what is to be heard of an event about devices, or of any other event whose object may not be set aside.
     fn hear_of_devices(&mut self, event: Observation) -> Heard {
         match event {
             Observation::Slice(slice) => {
@@ -269,7 +271,7 @@ impl State {
         }
     }
 
-    /// Whether this object is set aside and says what it said.
+    /// Whether this object is set aside and has the same content as then. If the content has changed, the object is no longer set aside.
     fn keeps_off(&mut self, key: &Key, says: u64) -> Kept {
         let Some(entry) = self.entries.get_mut(key) else {
             return Kept::Not;
@@ -328,7 +330,7 @@ impl State {
             "the operator crashed or hung over several pods of this namespace",
             RESTARTED,
         );
-        // Said of each once: afterwards its own condition says so.
+        // The message is given once for each pod; afterwards the pod's own condition says so.
         let said = (!says_so(&pod)).then_some(Said {
             object,
             waits: true,
@@ -337,7 +339,7 @@ impl State {
         Heard::Aside(Observation::PodGone(uid), said)
     }
 
-    /// What is gone needs not be kept off any more.
+    /// Forgets an object that is gone.
     fn forget_gone(&mut self, event: &Observation) {
         let key = match event {
             Observation::NodeGone(name) => (ObjectKind::Node, path("", name)),
@@ -387,7 +389,7 @@ fn said_of(what: &str) -> String {
     )
 }
 
-/// Leaves what it takes to count what a pod requests: its queue, its card and its node.
+/// Removes from a pod all that is not needed to count what it requests: its queue, its card and its node stay.
 fn reduce(pod: &mut Pod<Box<str>>) {
     let annotations: TextMap<Box<str>> = [QUEUE_NAME, CARD_NAME, CARD_ASSIGNED]
         .into_iter()
@@ -406,7 +408,7 @@ fn says_so(pod: &Pod<Box<str>>) -> bool {
     conditions.any(|condition| condition.reason.as_deref() == Some(Happening::SetAside.as_str()))
 }
 
-/// What something says, as a number. Only for what is set aside: it writes out all of it.
+/// Returns a hash of a value's debug output. It writes out the whole value, so it is only for objects that are set aside.
 fn hash(what: &impl Debug) -> u64 {
     struct Ear(DefaultHasher);
     impl std::fmt::Write for Ear {

@@ -1,9 +1,9 @@
-//! Attends the mind: gives it a thread of its own, so that nothing else waits while it thinks, and starts another one where
-//! it fell or stands still.
+//! Attends the mind: gives it a thread of its own, so that nothing else waits while it thinks, and starts another mind when the present one
+//! has fallen (panicked) or stands still.
 //!
-//! A mind that fell may have left its picture torn, and one that stands still can't be interrupted. So neither is repaired:
-//! another one takes its place, which sees everything anew and keeps off the object that the former was at. The former one is
-//! cut off first, and what it had begun to write is awaited: two minds never act at once.
+//! A mind that fell may have left its picture torn, and a mind that stands still cannot be interrupted. So neither is repaired: another
+//! mind takes its place, which sees everything anew and keeps off the object that the former mind was working on. The former mind is cut
+//! off first, and the writes that it began are awaited: two minds never act at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,30 +31,30 @@ use crate::review::{Exit, Inquiry};
 use crate::shutdown::Stop;
 use programs::readiness::Readiness;
 
-/// How many events may wait for the mind; a watch that is ahead of it waits. It hears half as many at a time, and what tenants make may have a
-/// megabyte each.
+/// Number of events that may wait for the mind; a watch that is further ahead waits. The mind hears half as many events at a time. The
+/// number is small because objects that tenants create may have a megabyte each.
 const EVENTS_AHEAD: usize = 1024;
-/// The name of its thread. Whoever else panics ends the program; see [`crate::program`].
+/// The name of the mind's thread. A panic in any other thread ends the program; see [`crate::program`].
 pub const THREAD: &str = "mind";
-/// How often the mind is looked after.
+/// How often the attendant looks at the mind.
 const LOOK: Duration = Duration::from_millis(500);
-/// After so many looks at one and the same piece of work, the mind stands still: every piece should be over within
+/// After this many looks at one and the same piece of work, the mind is taken to stand still: every piece should be over within
 /// milliseconds. Looks are counted instead of time, so that a process that was stopped for a while loses nothing.
 const STILL: u32 = 10;
-/// After so many falls within [`FALLS_WITHIN`], another start would only hide what is wrong: the program ends.
+/// After this many falls within [`FALLS_WITHIN`], another start would only hide what is wrong: the program ends.
 const MOST_FALLS: usize = 8;
 const FALLS_WITHIN: Duration = Duration::from_mins(10);
 
 /// The mind can't go on; the program must end.
 #[derive(Debug, Error)]
 pub enum MindError {
-    /// No thread, or no runtime on it.
+    /// The thread, or the runtime on it, could not be started.
     #[error("can't start the mind")]
     Start(#[from] io::Error),
-    /// It would fall again.
+    /// The mind would fall again.
     #[error("the mind fell or stood still {MOST_FALLS} times within {} min, at last while {at}", FALLS_WITHIN.as_secs() / 60)]
     TooOften {
-        /// What it was at.
+        /// What the mind was doing.
         at: String,
     },
     /// The watches have ended, which they never should.
@@ -89,34 +89,34 @@ impl Configured {
     }
 }
 
-/// Where a mind thinks.
+/// Where a mind runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// On a thread of its own, so that nothing else waits for it, and it may fall or stand still alone.
+    /// On a thread of its own, so that nothing else waits for it, and a fall or a standstill affects no other part.
     ThreadOfItsOwn,
-    /// Among the tasks of the runtime that it is started on: where there is one clock, and it is told the time.
+    /// Among the tasks of the runtime that it is started on. This is for places with a single clock that sets the time for all tasks.
     AmongOthers,
 }
 
 /// What the mind is started with.
 pub struct Attendant {
-    /// Its way to the API server.
+    /// The client for the API server.
     pub client: Client,
     /// Whether this process leads.
     pub leadership: Leadership,
-    /// Where what it knows goes.
+    /// Where the mind sends what it knows.
     pub outlets: Outlets,
-    /// Who asks whether it lives.
+    /// Answers the probe whether the mind is alive.
     pub liveness: Arc<Liveness>,
-    /// What schedulers ask.
+    /// Questions of schedulers.
     pub questions: Arc<Mutex<mpsc::Receiver<Question>>>,
-    /// What people ask.
+    /// Questions of people.
     pub inquiries: Exit<Inquiry>,
     /// Which configuration is wanted, and which is in force.
     pub configured: Arc<Configured>,
-    /// How it decides.
+    /// How the mind decides.
     pub decide: Decide,
-    /// Where it thinks.
+    /// Where the mind runs.
     pub thinks: Place,
 }
 
@@ -125,9 +125,9 @@ enum End {
     /// It was told to stop, and has finished what was under way.
     Finished,
     Fell(pulse::Place),
-    /// It is at one piece of work for too long.
+    /// It has been at one piece of work for too long.
     Still(pulse::Place),
-    /// Nothing tells it any more what happens.
+    /// Nothing tells the mind any more what happens.
     Blind,
 }
 
@@ -140,7 +140,7 @@ struct Running {
 }
 
 impl Attendant {
-    /// Keeps a mind until `stop`, and then until what is under way has ended.
+    /// Keeps a mind running until `stop`, and then until the writes under way have ended.
     pub async fn run(self, stop: Stop) -> Result<(), MindError> {
         let aside = Aside::default();
         let mut falls = VecDeque::new();
@@ -216,12 +216,12 @@ impl Attendant {
         let (finished, ended) = oneshot::channel();
         let thinking = async move {
             mind.run(heard, questions, inquiries, stop.wait()).await;
-            // Whoever waits for it has gone where this mind was replaced.
+            // If this mind was replaced, nobody waits for its end any more.
             let _ = finished.send(());
         };
         match self.thinks {
             Place::ThreadOfItsOwn => {
-                // Time, and nothing else: requests are other threads' business.
+                // The runtime has a timer and nothing else: other threads make the requests.
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
                 thread::Builder::new()
                     .name(THREAD.to_owned())
@@ -264,7 +264,7 @@ impl Running {
         }
     }
 
-    /// Cuts the mind off, and returns when nothing that it began to write is on its way any more.
+    /// Cuts the mind off, and returns when none of the writes that it began is on its way any more.
     async fn retire(self) {
         self.feeding.abort();
         self.actor.retire().await;
@@ -288,7 +288,7 @@ async fn feed(
     }
 }
 
-/// Tells of each configuration that is to be in force.
+/// Tells the mind of each configuration that is to be in force.
 async fn configure(configured: &Configured, events: &mpsc::Sender<Event>, is_configured: &SetOnce<()>) {
     let mut wanted = configured.wanted.subscribe();
     wanted.mark_changed();
@@ -303,13 +303,13 @@ async fn configure(configured: &Configured, events: &mpsc::Sender<Event>, is_con
             return std::future::pending().await;
         }
         configured.in_force.send_replace(Some(configuration));
-        // Later ones change nothing for those who waited for the first.
+        // Later configurations change nothing for those that waited for the first one.
         let _ = is_configured.set(());
     }
 }
 
-/// Observes the cluster from the moment this process leads: what a former leader has done is seen in the lists. And not
-/// before a configuration is in force: it says where pods are charged, and nothing is decided before all is listed.
+/// Observes the cluster from the moment this process leads, so that the lists show what a former leader has done. Observation also waits
+/// until a configuration is in force: the configuration says where pods are charged, and nothing is decided before everything is listed.
 async fn look(
     client: Client,
     leadership: Leadership,

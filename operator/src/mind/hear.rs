@@ -1,4 +1,4 @@
-//! What the mind hears: each event changes the picture, unless it is about something that is set aside.
+//! What the mind hears: each event changes the picture, unless it is about an object that is set aside.
 
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Mind {
         }
     }
 
-    /// Says of an object that it is set aside.
+    /// Says that an object is set aside.
     fn say_aside(&self, said: Said) {
         let Said { object, waits, message } = said;
         tracing::warn!(%object, uid = &*object.uid, message, "set aside");
@@ -65,7 +65,7 @@ impl Mind {
         });
     }
 
-    /// Shows how much is set aside.
+    /// Shows in the metrics how many objects are set aside.
     pub(super) fn show_aside(&self) {
         for kind in ObjectKind::ALL {
             let namespaces = if kind == ObjectKind::Namespace {
@@ -84,7 +84,7 @@ impl Mind {
             Event::Configuration(configuration, in_force) => {
                 self.cluster.apply(Observation::Configuration(configuration), now);
                 self.reconfigured = true;
-                // Who asked may have gone; the configuration is in force all the same.
+                // The caller may have gone; the configuration is in force all the same.
                 let _ = in_force.send(());
             }
             Event::NodeLabelled { node, uid, writer } => {
@@ -122,7 +122,7 @@ impl Mind {
                 let message =
                     format!("the pod may not be evicted: {why}; it keeps its quota, and that is tried again later");
                 self.say(&pod, Happening::EvictionRefused, message);
-                // As where nothing comes of an eviction that was allowed: the next one comes each time twice as much later.
+                // This is the outcome of an allowed eviction that has no effect: each further try comes after twice as long a time.
                 let outcome = Outcome::Eviction(Arc::clone(&pod.uid), EvictionOutcome::Evicted);
                 self.cluster.outcome(&outcome, now);
             }
@@ -137,7 +137,7 @@ impl Mind {
         }
     }
 
-    /// Takes in what became of something that was decided, and tells a pod that the API server refuses to let in.
+    /// Takes in the outcome of a decision, and tells a pod that the API server refuses to admit it.
     fn hear_outcome(&mut self, outcome: &Outcome, now: Timestamp) {
         self.cluster.outcome(outcome, now);
         if let Outcome::Admission(uid, Answer::Refused(message)) = outcome
@@ -147,7 +147,7 @@ impl Mind {
         }
     }
 
-    /// Takes in what was observed, unless it is about something that is set aside.
+    /// Takes in an observation, unless it is about an object that is set aside.
     fn observe(&mut self, observation: Observation, now: Timestamp) {
         let observation = match self.aside.hear(observation) {
             Heard::AsItIs(observation) => observation,
@@ -174,7 +174,7 @@ impl Mind {
     }
 }
 
-/// An object, as events refer to it.
+/// Returns a reference to an object, for events.
 fn reference(object: &Object) -> ObjectReference {
     let api_version = match object.kind {
         ObjectKind::Pod | ObjectKind::Node | ObjectKind::Namespace => "v1",

@@ -1,4 +1,4 @@
-//! Questions of people: answered from what is known, and nothing comes of them.
+//! Questions of people. The answer comes from what is known, and a question changes nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,30 +9,31 @@ use tokio::time::Instant;
 use super::Mind;
 use crate::review::{Inquiry, NoAnswer};
 
-/// How many times as long as an answer took, no further question is answered.
+/// For how many times the duration of an answer no further question is answered.
 const REST: u32 = 4;
 
-/// The share of the mind's time that questions of people have: a fifth at most, however much is asked, and whatever an answer costs.
+/// The share of the mind's time that goes to questions of people: a fifth at most, however many questions are asked, and whatever an answer
+/// costs.
 #[derive(Debug, Default)]
 pub(super) struct Share {
     rests_until: Option<Instant>,
 }
 
 impl Share {
-    /// Until when no question is answered; none where one may be.
+    /// Returns until when no question is answered; none if a question may be answered now.
     pub fn rests_until(&self, now: Instant) -> Option<Instant> {
         self.rests_until.filter(|until| now < *until)
     }
 
-    /// An answer has taken so long.
+    /// Notes how long an answer has taken.
     pub fn taken(&mut self, began: Instant, ended: Instant) {
         self.rests_until = Some(ended + ended.duration_since(began) * REST);
     }
 }
 
 impl Mind {
-    /// Answers a question. One that makes the answer fall is not answered: everybody may ask, and nobody shall bring the mind
-    /// down by it.
+    /// Answers a question. If the computation of the answer panics, the question stays unanswered: everybody may ask questions, and no
+    /// question may bring the mind down.
     pub(super) fn answer_inquiry(&mut self, inquiry: Inquiry, now: Timestamp) {
         let Inquiry {
             namespace,
@@ -51,7 +52,7 @@ impl Mind {
             },
             |known| known.map_err(NoAnswer::from),
         );
-        // Who asked may have gone.
+        // The client that asked may have gone.
         let _ = answer.send(known);
     }
 }
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Somebody asks all the time; between two answers the mind does something else for a while.
+        /// A user asks all the time; between two answers the mind does something else for a while.
         #[test]
         fn questions_without_end_take_a_fifth_of_the_time(rounds in vec((1_u64..50_000, 1_u64..2_000), 1..50)) {
             let begin = Instant::now();
@@ -83,7 +84,7 @@ mod tests {
                 answering += answer;
                 longest = longest.max(answer);
             }
-            // The last answer has not been rested for.
+            // The mind has not rested yet for the last answer.
             prop_assert!(answering.saturating_sub(longest) * 5 <= now - begin, "{answering:?} of {:?}", now - begin);
         }
     }

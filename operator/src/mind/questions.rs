@@ -1,4 +1,4 @@
-//! Questions of schedulers: what is answered at once, and what is worth waiting for.
+//! Questions of schedulers: which are answered at once, and which wait for a better answer.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use tokio::time::Instant;
 use super::Mind;
 use crate::extender::{Asked, Question};
 
-/// How long a question of a scheduler may wait for pods that are being placed, before it is answered as if they went
-/// everywhere they may: they are bound within milliseconds. And so long it may wait for what the scheduler has seen and the
-/// operator has not.
+/// How long a scheduler's question may wait for pods that are being placed; they are bound within milliseconds. After that, the question is
+/// answered as if these pods went everywhere they may go. A question may wait equally long for an object that the scheduler has seen and
+/// the operator has not.
 const SETTLING: Duration = Duration::from_millis(800);
 
 /// A question that waits for an answer.
 pub(super) struct Pending {
     what: What,
-    /// Until when a better answer is waited for, whatever becomes of the clock on the wall.
+    /// Until when a better answer is waited for. Changes of the wall clock do not move this time.
     until: Instant,
 }
 
@@ -30,7 +30,7 @@ enum What {
 }
 
 impl Mind {
-    /// Takes a scheduler's question; without an answer it ends where the cluster is not known.
+    /// Takes a scheduler's question. While the cluster is not fully known, the question ends without an answer.
     pub(super) fn hear_question(&mut self, question: Question) {
         if !self.unlisted.is_empty() {
             return;
@@ -69,8 +69,8 @@ impl Mind {
         }
     }
 
-    /// Answers a question, or keeps it where it `may_wait` for a better answer. Whoever asked may have gone; nothing has
-    /// changed by their question then.
+    /// Answers a question, or returns it if it `may_wait` for a better answer. If the scheduler no longer waits for the answer, its
+    /// question changes nothing.
     fn answer(&mut self, what: What, may_wait: bool, now: Timestamp) -> Option<What> {
         let cluster = &mut self.cluster;
         match what {

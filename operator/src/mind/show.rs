@@ -22,22 +22,23 @@ use crate::metrics::Decision;
 use crate::policy_parameters::parameters;
 use crate::report::{EventKind, PodReport, Report};
 
-/// How many are told something in one tick, in all: 60 in a second. The reporter writes no faster what is urgent, and numbers should
-/// be fresh.
+/// How many pods and workloads are told something in one tick, in all: 60 in a second. The reporter writes urgent things no faster, and
+/// numbers should be fresh.
 const TOLD_PER_TICK: usize = 12;
-/// How many waiting pods are told why in one tick.
+/// How many waiting pods are told in one tick why they wait.
 const NOTICES_PER_TICK: usize = 10;
-/// How many that were told are looked at again in one tick, to have the numbers of this moment: 1,500 in a minute.
+/// How many pods and workloads that were told before are looked at again in one tick, to show current numbers: 1,500 in a minute.
 const REFRESHED_PER_TICK: usize = 5;
-/// How many workloads are told how far they are in one tick: whoever makes their pods may wait for it.
+/// How many workloads are told their progress in one tick. The controller that creates their pods may wait for it.
 const PROGRESS_PER_TICK: usize = 8;
-/// For so long nobody is told anything new while others are asked to go: they may be refused, as a rule at once, and all is as it was.
+/// How long no pod is told anything new while evictions are unanswered. Evictions may be refused, as a rule at once, and then nothing has
+/// changed.
 const UNANSWERED: Duration = Duration::from_secs(2);
-/// And for so long in all, however many are asked to go one after the other: each time others wait for what they are told, and controllers for the
-/// phase of a group whose pods they make.
+/// How long pods are told nothing at most, however many evictions follow each other. Meanwhile pods wait to be told, and controllers wait
+/// for the phase of a group before they create its pods.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long after a change the metrics of queues are counted anew: of all queues, whatever has changed, and nobody scrapes them more
-/// often.
+/// How long after a change the metrics of queues are counted anew. The count covers all queues, whatever has changed, and nobody scrapes
+/// the metrics more often.
 const FIGURES_AFTER: Duration = Duration::from_secs(1);
 
 impl Mind {
@@ -68,7 +69,7 @@ impl Mind {
         if self.reconfigured {
             self.told_outside.clear();
         }
-        // Of all nodes only where one of these shows what has not been told.
+        // All nodes are only examined if a changed node has cards that have not been told yet.
         let outside = changes
             .nodes
             .iter()
@@ -97,7 +98,7 @@ impl Mind {
                 self.metrics.show_card(card, status);
                 self.unaccounted.card(card, status.map(|status| status.unaccounted));
             }
-            // Nodes, too, change whether all that a queue says can be had.
+            // Changes of nodes count too: they can change whether a queue can get all that it declares.
             queues_changed |= matches!(shown, Shown::Usage { .. });
             self.reports.send(Report::Shown(Box::new(shown)));
         }
@@ -126,7 +127,7 @@ impl Mind {
         if self.figures_due.take_if(|due| *due <= Instant::now()).is_some() {
             self.metrics.show_queues(overview::figures(&self.cluster));
         }
-        // News first.
+        // New notices come first.
         let limit = REFRESHED_PER_TICK.min(room.min(NOTICES_PER_TICK) - notices.len());
         for notice in notices {
             self.refresher.note(&notice, now);
@@ -141,10 +142,10 @@ impl Mind {
         }
     }
 
-    /// How many may be told something in this tick.
+    /// Returns how many pods and workloads may be told something in this tick.
     fn told_in_this_tick(&mut self) -> usize {
         let is_open = self.evicting_since.is_some_and(|since| since.elapsed() < UNANSWERED);
-        // What others wait for is found again in the rounds after the last of them was answered.
+        // The silence ends one tick after the last answer: the rounds in between find out again what the other pods wait for.
         self.evicting_since = self.evicting_since.filter(|_| self.evictions_under_way > 0);
         if !is_open {
             self.silent_since = None;
@@ -158,7 +159,7 @@ impl Mind {
         }
     }
 
-    /// Says once, of each configuration, that Volcano's scheduler writes the phases that Cardgate does.
+    /// Warns, once per configuration, that Volcano's scheduler writes the same phases as Cardgate.
     fn tell_of_volcano(&mut self) {
         if std::mem::replace(&mut self.told_of_volcano, true) {
             return;
@@ -169,7 +170,7 @@ impl Mind {
         self.warn_of_configuration(Happening::EnqueueBesideVolcano, message.to_owned());
     }
 
-    /// Says once, of each configuration, which cards `CrossQuota` does not know for such.
+    /// Warns, once per configuration, about cards that `CrossQuota` does not know as GPUs.
     fn tell_of_nodes_outside(&mut self) {
         for (cards, (count, first)) in overview::outside_cross_quota(&self.cluster) {
             if self.told_outside.insert(cards.clone()) {
@@ -188,7 +189,7 @@ impl Mind {
         }
     }
 
-    /// Warns in an event on the configuration, and in the log.
+    /// Warns in an event on the configuration's `ConfigMap`, and in the log.
     fn warn_of_configuration(&self, reason: Happening, message: String) {
         tracing::warn!(message);
         self.reports.send(Report::Event {
@@ -214,7 +215,7 @@ impl Mind {
         self.report_waiting(notice, true);
     }
 
-    /// Has a pod's condition say why it waits.
+    /// Makes a pod's condition say why it waits.
     fn report_waiting(&self, notice: Notice, event: bool) {
         let condition = PodReport {
             status: false,
@@ -229,7 +230,7 @@ impl Mind {
         });
     }
 
-    /// Tells somebody again what their condition says already.
+    /// Repeats in an event what the object's condition says already.
     fn remind(&self, reminder: Reminder) {
         self.reports.send(Report::Event {
             regarding: Box::new(reminder.regarding),
@@ -239,7 +240,7 @@ impl Mind {
         });
     }
 
-    /// Shows how far a workload is, and says why it is not further.
+    /// Shows a workload's progress, and says why it is not further.
     fn show_progress(&self, progress: Progress) {
         let (workload, queue) = (&progress.workload, &progress.queue);
         if let (true, Some((reason, message))) = (progress.news, &progress.refused) {
@@ -261,7 +262,7 @@ impl Mind {
         }
     }
 
-    /// Sets a pod's condition right that says that it waits, though it has been let in.
+    /// Corrects the condition of a pod that says that it waits, though the pod has been admitted.
     fn show_admitted(&self, uid: &str) {
         let Some(pod) = self.cluster.pod_with_uid(uid).and_then(|id| self.cluster.pod(id)) else {
             return;
@@ -279,7 +280,7 @@ impl Mind {
         });
     }
 
-    /// Says on each pod that was evicted who needed what.
+    /// Tells each evicted pod in an event which pod needed what it held.
     pub(super) fn tell_victims(&self, eviction: Eviction, outcomes: &[EvictionOutcome]) {
         for (victim, outcome) in eviction.victims.into_iter().zip(outcomes) {
             if *outcome == EvictionOutcome::Evicted {
@@ -295,7 +296,8 @@ impl Mind {
         }
     }
 
-    /// Sees to it that GPU nodes, and no others, carry their label; and those with cards by devices theirs.
+    /// Makes sure that GPU nodes, and no other nodes, carry the GPU node label, and that nodes with cards by devices carry the labels of
+    /// these cards.
     fn label_nodes(&mut self) {
         let mut wrong = BTreeMap::<NodeId, Vec<(String, bool)>>::new();
         for (id, is_gpu_node) in self.cluster.gpu_nodes().to_label() {
@@ -307,7 +309,8 @@ impl Mind {
         for (id, labels) in self.cluster.device_labels_to_set() {
             wrong.entry(id).or_default().extend(labels);
         }
-        // Those that are seen to be right, or to need others, are looked at again at once, and nobody writes what was wanted before.
+        // A write whose labels are no longer wanted, or are right by now, is aborted and forgotten. Its node is examined again at once, and
+        // no outdated label is written.
         self.labelling.retain(|(node, _), (labels, writing)| {
             let wanted = self.cluster.node_named(node).and_then(|id| wrong.get(&id));
             let is_wanted = wanted == Some(labels);
@@ -328,7 +331,7 @@ impl Mind {
         }
     }
 
-    /// Says in an event on a node which of its annotations on quotas can't be read.
+    /// Says in an event on a node which of its quota annotations cannot be read.
     fn tell_bad_quotas(&self, id: NodeId) {
         let node = self.cluster.node(id);
         let Some(offer) = node.offer() else { return };
@@ -354,7 +357,7 @@ impl Mind {
         });
     }
 
-    /// Says on a bound mGPU pod which cards it is taken to hold, since nothing on it does.
+    /// Says on a bound mGPU pod which cards it is assumed to hold, since nothing on the pod names them.
     fn say_unplaced(&self, uid: &str) {
         let Some((pod, message)) = overview::first_fit(&self.cluster, uid) else {
             return;

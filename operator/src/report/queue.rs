@@ -1,6 +1,7 @@
-//! What is to be written, and when: urgent things first, within a budget, one write per object at a time.
+//! The queue of writes: decides what is written next and when. Urgent writes go first, all writes keep to a budget, and each object has at
+//! most one write at a time.
 //!
-//! Pure: time comes as an argument, and the contents of the writes are kept elsewhere.
+//! This module is pure: time comes as an argument, and the contents of the writes are kept elsewhere.
 
 #[cfg(test)]
 mod tests;
@@ -11,38 +12,40 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Writes that go on at the same time. More would only wait for each other inside the API server.
+/// Number of writes that run at the same time. More would only wait for each other inside the API server.
 const CONCURRENCY: usize = 4;
-/// Writes that go on besides, since they were not answered in time.
+/// Number of writes that may run in addition to these because the API server did not answer them in time.
 const LATE: usize = 16;
-/// Sustained writes: 100 a second, some 10 % of what a small API server can take.
+/// Time between two sustained writes: 100 writes a second, some 10 % of what a small API server can take.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Of so many writes one is of what is less urgent, where that is due: who makes others hear much at once keeps nobody from being told.
+/// One of every `SHARE` writes is a less urgent one, if one is due. So many urgent writes, which one user can cause, never keep the others
+/// from being written.
 const SHARE: u32 = 4;
-/// Writes that may follow each other at once after a pause: the pods of a new Deployment learn of their quota together.
+/// Number of writes that may follow each other at once after a pause, so that the pods of a new Deployment learn of their quota together.
 const BURST: u32 = 200;
-/// How long nothing must have changed in use before numbers of use are written: while pods are being let in, each write would
-/// be outdated before it is read.
+/// For how long usage numbers must not have changed before they are written. While pods are being admitted, each write would be outdated
+/// before anybody reads it.
 const QUIET: Duration = Duration::from_millis(500);
-/// How the numbers of cards and queues go on where there is no quiet: they are few, and people watch them.
+/// The pace of the usage numbers of cards and queues while there is no quiet. These objects are few, and people watch them.
 const BUSY: Pace = Pace {
     longest_wait: Duration::from_secs(10),
     interval: Duration::from_millis(100),
 };
-/// How those of nodes do: each pod that is let in changes one, so a burst would write them about as often as it lets pods in.
+/// The pace of the usage numbers of nodes while there is no quiet. Each admitted pod changes one node, so a burst would write nodes about
+/// as often as it admits pods.
 const BUSY_NODES: Pace = Pace {
     longest_wait: Duration::from_secs(30),
     interval: Duration::from_millis(200),
 };
-/// Time between two writes of numbers of use about one object.
+/// Time between two writes of usage numbers about the same object.
 const USAGE_INTERVAL: Duration = Duration::from_secs(2);
-/// Pause after the first failed write of an object; doubled by every further one.
+/// Pause after the first failed write of an object. Every further failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest such pause.
+/// The longest pause after a failed write.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// The pause of a write that was not tried.
 const PAUSE_UNTRIED: Duration = Duration::from_secs(5);
-/// The longest pause of who is refused: somebody's policy may refuse thousands, for hours.
+/// The longest pause after a refused write: a user's admission policy may refuse thousands of writes, for hours.
 const LONGEST_OF_REFUSED: Duration = Duration::from_mins(10);
 
 /// What a write is about.
@@ -64,85 +67,85 @@ pub(super) enum Target {
     Event(Arc<str>),
 }
 
-/// Which writes go first.
+/// Priority of a write: smaller values go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Urgency {
     /// Somebody waits to read it: conditions, discoveries.
     Prompt,
     Event,
-    /// Numbers of use of a card or a queue.
+    /// Usage numbers of a card or a queue.
     Usage,
-    /// Numbers of use of a node.
+    /// Usage numbers of a node.
     NodeUsage,
 }
 
 const URGENCIES: [Urgency; 4] = [Urgency::Prompt, Urgency::Event, Urgency::Usage, Urgency::NodeUsage];
 
-/// What numbers of use do while pods are being let in all the time.
+/// How usage numbers are written while pods are being admitted all the time.
 #[derive(Debug)]
 struct Pace {
-    /// How long they wait at most for quiet.
+    /// How long usage numbers wait for quiet at most.
     longest_wait: Duration,
-    /// Time between two writes of numbers that have waited as long.
+    /// Time between two writes of usage numbers that have waited for so long.
     interval: Duration,
 }
 
 /// How a write ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It is done, or no longer of use.
+    /// The write is done, or no longer needed.
     Settled,
-    /// It is to be tried again.
+    /// The write failed and is to be tried again.
     Failed,
-    /// Others of its namespace are not answered: it was not tried.
+    /// The write was not tried, because other writes of its namespace are not answered.
     NotBegun,
-    /// It is refused, and is to be tried again: somebody's policy may change.
+    /// The write was refused. It is to be tried again, since the policy that refused it may change.
     Refused,
 }
 
-/// A place in the line: when the write may be made, and the order among equals.
+/// A place in a line: the time from which the write may be made, and a number that orders writes of equal time.
 type Place = (Instant, u64);
 
 #[derive(Debug)]
 struct Slot {
     urgency: Urgency,
-    /// The place in the line; none while only a write is going on, or was made lately.
+    /// The place in the line; none while a write runs and nothing else waits, or after a recent write.
     place: Option<Place>,
     in_flight: bool,
-    /// Whether the write that is going on has given its place among those to the next one.
+    /// Whether the running write is late and no longer counts among the `CONCURRENCY` regular writes.
     is_late: bool,
-    /// What came while the write was going on.
+    /// Urgency of what was offered while the write was running.
     again: Option<Urgency>,
-    /// Whether it was withdrawn while the write was going on.
+    /// Whether the target was withdrawn while its write was running.
     withdrawn: bool,
     failures: u32,
     /// When the last write ended.
     ended: Option<Instant>,
 }
 
-/// The line of writes.
+/// The queue of writes, with one line per urgency.
 #[derive(Debug, Default)]
 pub(super) struct WriteQueue {
     slots: HashMap<Target, Slot>,
     lines: [BTreeMap<Place, Target>; URGENCIES.len()],
-    /// Objects written lately, oldest first: the interval between numbers of use counts from there.
+    /// Recently written objects, oldest first. The interval between writes of usage numbers counts from these times.
     resting: VecDeque<(Instant, Target)>,
     in_flight: usize,
-    /// How many go on beside them.
+    /// Number of late writes, which run in addition to `in_flight`.
     late: usize,
     arrivals: u64,
-    /// How many writes in a row went before what is less urgent.
+    /// How many writes in a row went ahead of less urgent ones that were due.
     passed_over: u32,
     /// When the budget is full again.
     budget_full: Option<Instant>,
-    /// When numbers of use last changed.
+    /// When usage numbers last changed.
     last_usage: Option<Instant>,
     /// When the last write of each urgency began.
     last_write: [Option<Instant>; URGENCIES.len()],
 }
 
 impl WriteQueue {
-    /// There is something to write about `target`, not before `not_before`.
+    /// Notes that there is something to write about `target`, not before `not_before`.
     pub(super) fn offer(&mut self, target: &Target, urgency: Urgency, not_before: Instant, now: Instant) {
         if urgency.pace().is_some() {
             self.last_usage = Some(now);
@@ -158,7 +161,7 @@ impl WriteQueue {
             return;
         }
         match slot.place {
-            // Its turn does not move back, and a pause after a failure is not cut short.
+            // The write does not move back in the line, and a pause after a failure is not cut short.
             Some(place) if urgency < slot.urgency => {
                 let earliest = if slot.failures > 0 {
                     place.0
@@ -176,7 +179,7 @@ impl WriteQueue {
         }
     }
 
-    /// There is nothing to write about `target` any more.
+    /// Notes that there is nothing to write about `target` any more.
     pub(super) fn withdraw(&mut self, target: &Target) {
         let Some(slot) = self.slots.get_mut(target) else { return };
         slot.again = None;
@@ -190,7 +193,7 @@ impl WriteQueue {
         }
     }
 
-    /// The next write that may be made now; its end must be told by [`Self::done`].
+    /// Returns the next write that may be made now. The caller must report its end with [`Self::done`].
     pub(super) fn take(&mut self, now: Instant) -> Option<Target> {
         self.forget_rested(now);
         if self.in_flight == CONCURRENCY || self.budget_at().is_some_and(|at| at > now) {
@@ -207,7 +210,8 @@ impl WriteQueue {
         Some(target)
     }
 
-    /// The most urgent that is due; now and then, of those that are less urgent, the one that has been due for longest.
+    /// Returns the highest urgency that is due. Every [`SHARE`]th time it returns instead, of the less urgent ones, the urgency that has
+    /// been due for longest.
     fn next(&mut self, now: Instant) -> Option<Urgency> {
         let due = URGENCIES
             .into_iter()
@@ -221,7 +225,7 @@ impl WriteQueue {
         Some(if self.passed_over == 0 { longest } else { first })
     }
 
-    /// A write is not answered in time: the next one may begin, unless too many go on like this.
+    /// Notes that a write is not answered in time. The next write may begin, unless too many writes are late already.
     pub(super) fn late(&mut self, target: &Target) {
         let Some(slot) = self.slots.get_mut(target) else { return };
         if slot.in_flight && !slot.is_late && self.late < LATE {
@@ -231,7 +235,7 @@ impl WriteQueue {
         }
     }
 
-    /// A write has ended, after so many requests.
+    /// Notes that a write has ended, and how many requests it took.
     pub(super) fn done(&mut self, target: &Target, outcome: Outcome, requests: u32, now: Instant) {
         let Some(slot) = self.slots.get_mut(target) else { return };
         slot.in_flight = false;
@@ -264,7 +268,7 @@ impl WriteQueue {
                 (!withdrawn).then_some((urgency, now + pause))
             }
         };
-        // One request was counted when the write began.
+        // `take` counted one request when the write began.
         if requests == 0 {
             self.budget_full = self.budget_full.and_then(|full| full.checked_sub(INTERVAL));
         }
@@ -280,7 +284,7 @@ impl WriteQueue {
         }
     }
 
-    /// When [`Self::take`] may have something; none while only the end of a write, or an offer, can change that.
+    /// Returns when [`Self::take`] may next return a write; none while only the end of a write, or an offer, can change that.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         if self.in_flight == CONCURRENCY {
             return None;
@@ -311,7 +315,7 @@ impl WriteQueue {
         }
     }
 
-    /// When the first write of this urgency may be made.
+    /// Returns when the first write of this urgency may be made.
     fn due(&self, urgency: Urgency) -> Option<Instant> {
         let ((not_before, _), _) = self.lines[urgency as usize].first_key_value()?;
         let (Some(pace), Some(last)) = (urgency.pace(), self.last_usage) else {
@@ -322,7 +326,7 @@ impl WriteQueue {
         Some((last + QUIET).min(overdue).max(*not_before))
     }
 
-    /// When the budget allows the next write: it may be overdrawn by a burst.
+    /// Returns when the budget allows the next write. A burst may overdraw the budget.
     fn budget_at(&self) -> Option<Instant> {
         self.budget_full
             .and_then(|full| full.checked_sub(INTERVAL * (BURST - 1)))
@@ -344,7 +348,7 @@ impl WriteQueue {
 }
 
 impl Urgency {
-    /// Of the numbers of use that this write shows.
+    /// Returns the urgency of a write of `target` that shows usage numbers.
     pub(super) fn of_use(target: &Target) -> Self {
         if matches!(target, Target::Inventory(_)) {
             Self::NodeUsage

@@ -1,7 +1,8 @@
-//! Disruption budgets: which pods they do not allow to evict together. Asked one by one, the API server would allow each.
+//! Disruption budgets: finds the pods that budgets do not allow to evict together. If the API server were asked for one pod after the
+//! other, it would allow each.
 //!
-//! Tenants write budgets and labels, as many and as long as objects can be: of whom that can't be read in bounds, the pods are taken for
-//! protected, as their owner could have them by one budget.
+//! Tenants write budgets and labels, as many and as long as objects can be. If those of a namespace or pod cannot be read within bounds,
+//! its pods count as protected; their owner could have protected them by one budget anyway.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,38 +22,41 @@ use super::super::{Actor, Failure};
 use super::patiently;
 use crate::metrics::Verb;
 
-/// How many budgets are asked for at once: a page of them is in memory as it came, more than once.
+/// How many budgets are requested at once: a page of them is in memory as received, more than once.
 const BUDGETS_AT_ONCE: u32 = 10;
-/// How many pages of one namespace's are asked for.
+/// How many pages of the budgets of one namespace are requested.
 const PAGES_OF_BUDGETS: usize = 100;
-/// And for how long each time: whoever is to get what is evicted waits for it, and so do the other victims.
+/// How long reading the budgets of one namespace may take each time. The pod that the eviction is for waits meanwhile, and so do the other
+/// victims.
 const READING_BUDGETS: Duration = Duration::from_secs(10);
-/// How many namespaces' budgets are read at once.
+/// In how many namespaces budgets are read at once.
 const READERS: usize = 4;
-/// How long nobody asks for the budgets of a namespace that could not be read: else one eviction after the other would wait for them.
+/// How long the budgets of a namespace are not requested again after they could not be read. Otherwise one eviction after the other would
+/// wait for them.
 const UNREAD_FOR: Duration = Duration::from_mins(1);
-/// The longest selector that is read, in bytes of JSON: far more than anybody needs. A longer one selects every pod.
+/// The longest selector that is read, in bytes of JSON: far longer than anybody needs. A longer selector selects every pod.
 const LONGEST_SELECTOR: usize = 16 << 10;
-/// The most labels that are read of a pod.
+/// The most labels of a pod that are read.
 const MOST_LABELS: usize = 1_000;
 
-/// Readers of disruption budgets, and what came of it.
+/// The readers of disruption budgets, and which namespaces could not be read.
 #[derive(Debug)]
 pub(in crate::act) struct Budgets {
     readers: Semaphore,
-    /// The namespaces whose budgets are being read, or are to be: one reader after the other, so that nobody else waits for one of them alone.
+    /// The namespaces whose budgets are being read or wait to be read. Each namespace has one reader at a time, so that one namespace does
+    /// not take all readers.
     turns: Mutex<BTreeMap<Arc<str>, Arc<Turn>>>,
-    /// The namespaces of which they could not be read, and when that was.
+    /// The namespaces whose budgets could not be read, and when that was.
     unread: Mutex<BTreeMap<Arc<str>, Instant>>,
 }
 
 /// The turn to read the budgets of one namespace.
 type Turn = tokio::sync::Mutex<()>;
 
-/// A pod by its place among others, with its namespace and labels.
+/// A pod by its place in a list, with its namespace and labels.
 type Labelled = (usize, Arc<str>, BTreeMap<String, String>);
 
-/// What is read of a disruption budget, and no more.
+/// The fields of a disruption budget that are read.
 #[derive(Debug, Clone, Deserialize)]
 struct Budget {
     spec: Option<BudgetSpec>,
@@ -88,7 +92,7 @@ impl Budgets {
         Arc::clone(turns.entry(Arc::clone(namespace)).or_default())
     }
 
-    /// Whether the budgets of a namespace could not be read a while ago.
+    /// Whether the budgets of a namespace could not be read within the last [`UNREAD_FOR`].
     fn are_unread(&self, namespace: &str) -> bool {
         let unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
         unread.get(namespace).is_some_and(|since| since.elapsed() < UNREAD_FOR)
@@ -102,7 +106,7 @@ impl Budgets {
 }
 
 impl Actor {
-    /// The pods that disruption budgets do not allow to evict together.
+    /// Returns the places of the pods that disruption budgets do not allow to evict together.
     pub(super) async fn over_budget(&self, pods: &[&PodRef]) -> Vec<usize> {
         let (mut labelled, mut refused) = (Vec::<Labelled>::new(), Vec::new());
         for (place, pod) in pods.iter().enumerate() {
@@ -113,7 +117,7 @@ impl Actor {
                     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
                     labelled.push((place, Arc::clone(&pod.namespace), labels));
                 }
-                // It is gone, or nothing is known of it: the API server is asked before it is evicted.
+                // The pod is gone, or nothing is known of it. The API server is asked anyway before the pod is evicted.
                 Err(_) => {}
             }
         }
@@ -124,14 +128,14 @@ impl Actor {
             let here: Vec<_> = labelled.iter().filter(|(_, of, _)| *of == namespace).collect();
             match self.refused_in(&namespace, &here).await {
                 Some(here_refused) => refused.extend(here_refused),
-                // Whoever can't be asked allows nothing.
+                // If the budgets cannot be read, they count as allowing nothing.
                 None => refused.extend(here.iter().map(|(place, ..)| *place)),
             }
         }
         refused
     }
 
-    /// Which of these pods the budgets of their namespace do not allow to evict; none where those can't be read.
+    /// Returns which of these pods the budgets of their namespace do not allow to evict; none if the budgets cannot be read.
     async fn refused_in(&self, namespace: &Arc<str>, pods: &[&Labelled]) -> Option<Vec<usize>> {
         let turn = self.budgets.turn_of(namespace);
         let mut begin = None;
@@ -140,22 +144,22 @@ impl Actor {
             if self.budgets.are_unread(namespace) {
                 return None;
             }
-            // Never closed, so this fails never.
+            // The semaphore is never closed, so this never fails.
             let _reader = self.budgets.readers.acquire().await;
             begin = Some(Instant::now());
             Some(patiently(|| self.refused_by_budgets(namespace, pods)).await)
         };
-        // With the wait for its turn: nobody is let in while too many evictions have no answer.
+        // The limit includes the wait for the turn, since no pod is admitted while too many evictions have no answer.
         let read = timeout(READING_BUDGETS, read).await;
         let (failure, is_its_own) = match read {
             Ok(None) => return None,
             Ok(Some(Ok(refused))) => return Some(refused),
-            // What the API server did not answer says nothing of the namespace,
+            // A missing answer of the API server says nothing about this namespace.
             Ok(Some(Err(failure))) => {
                 let is_its_own = matches!(failure, Failure::NotSent(_));
                 (failure, is_its_own)
             }
-            // nor does it that others were read for so long.
+            // Time that was spent on other readers says nothing about it either.
             Err(_) => (
                 Failure::NotSent("the namespace's disruption budgets take too long to read"),
                 begin.is_some_and(|begin| begin.elapsed() >= READING_BUDGETS / 2),
@@ -168,7 +172,7 @@ impl Actor {
         None
     }
 
-    /// The same, with a failure where there are more budgets than anybody needs.
+    /// Returns the same. Fails if the namespace has more budgets than anybody needs.
     async fn refused_by_budgets(&self, namespace: &str, pods: &[&Labelled]) -> Result<Vec<usize>, Failure> {
         let path = PodDisruptionBudget::url_path(&(), Some(namespace));
         let mut params = ListParams::default().limit(BUDGETS_AT_ONCE);
@@ -203,12 +207,12 @@ impl Actor {
 enum Selector {
     Nobody,
     Those(LabelSelector),
-    /// What is too long to be read, or can't be, protects rather than not.
+    /// A selector that is too long, or cannot be read, selects every pod, so that it rather protects too much.
     Everybody,
 }
 
 impl Selector {
-    /// A budget's selector; none selects nothing, as in Kubernetes.
+    /// Reads a budget's selector. A missing selector selects nothing, as in Kubernetes.
     fn read(written: Option<&RawValue>) -> Self {
         match written.map(RawValue::get) {
             None => Self::Nobody,
@@ -237,7 +241,7 @@ fn matches(requirement: &LabelSelectorRequirement, value: Option<&String>) -> bo
         "NotIn" => !is_listed,
         "Exists" => value.is_some(),
         "DoesNotExist" => value.is_none(),
-        // What a later Kubernetes may add protects rather than not.
+        // An operator that a later Kubernetes may add protects the pod, to be safe.
         _ => true,
     }
 }

@@ -15,7 +15,8 @@ use super::*;
 use crate::herald::Herald;
 use crate::lease::Leadership;
 
-/// An API server that answers evictions like this, one after the other, and takes them from then on; how many it was asked for.
+/// Evicts through an API server that gives these answers to evictions, one after the other, and accepts them from then on. Also returns how
+/// many evictions it was asked for.
 async fn evict(answers: Vec<(u16, &'static str)>) -> (Result<(), Failure>, usize) {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
@@ -36,7 +37,7 @@ async fn evict(answers: Vec<(u16, &'static str)>) -> (Result<(), Failure>, usize
     )
 }
 
-/// An actor that leads, and what it tells the mind.
+/// Returns an actor that leads, and the receiver of what it tells the mind.
 pub(in crate::act) fn actor(client: kube::Client) -> (Actor, mpsc::Receiver<Event>) {
     let (events, heard) = mpsc::channel(1);
     let leadership = Leadership::told(Arc::new(Herald::new(true)));
@@ -57,13 +58,13 @@ async fn who_is_taken_for_a_former_leader_asks_again() {
                           of Cardgate leads, by key \"leader\" of ConfigMap \"cardgate-policy\"";
     let (answer, asked) = evict(vec![(403, FORMER), (422, FORMER)]).await;
     assert!(answer.is_ok() && asked == 3, "{answer:?} {asked}");
-    // Not for ever: somebody else may lead indeed.
+    // The operator does not ask for ever: another operator may really lead.
     let (answer, asked) = evict(vec![(403, FORMER); 100]).await;
     assert!(
         matches!(answer, Err(Failure::ForWhoAsked(_))) && asked < 10,
         "{answer:?} {asked}"
     );
-    // What is refused for the pod's own sake is an answer.
+    // A refusal that is about the pod itself is an answer.
     for code in [403, 429] {
         let (answer, asked) = evict(vec![(code, "a budget")]).await;
         assert!(
@@ -72,7 +73,7 @@ async fn who_is_taken_for_a_former_leader_asks_again() {
         );
     }
 }
-/// An API server that a disruption budget keeps from evicting anybody; its address, and how many requests it has got.
+/// Starts an API server on which a disruption budget forbids every eviction. Returns its address, and the number of requests it has got.
 fn protected() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -107,13 +108,14 @@ fn protected() -> (String, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn a_disruption_budget_is_heard_at_once() {
-    // An error means that there is one already, and any does.
+    // An error means that a provider is installed already; any provider does.
     let _ = provider().install_default();
     let (address, asked) = protected();
     let client = programs::client(Config::new(address.parse().unwrap())).unwrap();
     let (actor, mut heard) = actor(client);
     actor.send_back(pod(), Happening::ReservationTimeout, "it is evicted".to_owned());
-    // Where it asked again and again, there would be no event: what is not answered in time is told nobody. Nor is it said that it is evicted.
+    // If the actor asked again and again, there would be no event, since a missing answer is told to nobody. The event also does not say
+    // that the pod was evicted.
     let event = timeout(WRITE_LIMIT * 2, heard.recv()).await;
     assert!(
         matches!(&event, Ok(Some(Event::NotSentBack(_, why))) if why == "a budget"),
@@ -122,7 +124,7 @@ async fn a_disruption_budget_is_heard_at_once() {
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
 
-/// A dry run of what a budget forbids says nothing new, and costs a request.
+/// A dry run for a pod that a budget protects says nothing new, and costs a request.
 #[tokio::test]
 async fn nobody_is_asked_of_whom_budgets_protect() {
     let asked = Arc::new(AtomicUsize::new(0));
@@ -157,7 +159,8 @@ async fn nobody_is_asked_of_whom_budgets_protect() {
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
 
-/// An API server that has no time for a moment protects nobody: else an older pod would go in place of the one whose turn it is.
+/// An API server that has no time for a moment protects no pod. Otherwise an older pod would be evicted in place of the pod whose turn it
+/// is.
 #[tokio::test(start_paused = true)]
 async fn what_fails_for_the_moment_is_no_refusal() {
     let budget = json!({"causes": [{"reason": "DisruptionBudget", "message": "needs 1 healthy pods"}]});
@@ -206,7 +209,8 @@ async fn what_fails_for_the_moment_is_no_refusal() {
     }
 }
 
-/// Who is sent back keeps what it has for a second, and not for as long as it says itself; who makes room ends as it asked to.
+/// A pod that is sent back keeps what it has for one second, not for its own grace period. A pod that makes room ends with its own grace
+/// period.
 #[tokio::test]
 async fn only_who_is_sent_back_has_to_end_at_once() {
     for (how, expected) in [
@@ -237,7 +241,7 @@ async fn only_who_is_sent_back_has_to_end_at_once() {
     }
 }
 
-/// That it is evicted would be told by nobody: once it is gone, nothing can be found out.
+/// Otherwise nobody would tell that the pod was evicted: once it is gone, nothing can be found out.
 #[tokio::test(start_paused = true)]
 async fn who_is_gone_after_an_eviction_without_an_answer_was_sent_back() {
     let tries: [&[Option<u16>]; 4] = [
@@ -251,19 +255,19 @@ async fn who_is_gone_after_an_eviction_without_an_answer_was_sent_back() {
         assert!(matches!(&event, Some(Event::SentBack(..))), "{answers:?}: {event:?}");
         assert_eq!(asked, answers.len(), "{answers:?}");
     }
-    // Whom somebody else has taken.
+    // Here somebody else has removed the pod.
     for answers in [&[Some(404)][..], &[Some(429), Some(404)]] {
         let (event, asked) = send_back(answers).await;
         assert!(matches!(&event, Some(Event::FoundOut(..))), "{answers:?}: {event:?}");
         assert_eq!(asked, answers.len(), "{answers:?}");
     }
-    // Several budgets: an answer, though it is told as an error of the API server.
+    // With several budgets, the API server's refusal has the code of a server error, but is an answer.
     let (event, _) = send_back(&[Some(500); 4]).await;
     assert!(matches!(&event, Some(Event::NotSentBack(..))), "{event:?}");
 }
 
-/// What the mind is told of a pod that is sent back where the API server answers like this, one after the other, and how often it was asked; none
-/// where it does not answer.
+/// Sends a pod back through an API server that gives these answers, one after the other; none means that it does not answer. Returns what
+/// the mind is told, and how often the API server was asked.
 async fn send_back(answers: &[Option<u16>]) -> (Option<Event>, usize) {
     let answers = answers.to_vec();
     let asked = Arc::new(AtomicUsize::new(0));

@@ -8,17 +8,17 @@ use tokio::time::sleep;
 use super::*;
 use crate::traffic::SLOW_WRITES;
 
-/// Begins so many writes that are never answered.
+/// Begins `writes` writes that are never answered.
 async fn hang(lanes: &Arc<Lanes>, namespace: &str, writes: usize) {
     for _ in 0..writes {
         let (lanes, namespace) = (Arc::clone(lanes), namespace.to_owned());
         tokio::spawn(async move { lanes.write(&namespace, pending::<()>).await });
     }
-    // The clock goes on once all of them wait.
+    // The paused clock goes on once all of them wait.
     sleep(Duration::from_millis(1)).await;
 }
 
-/// How long a write waits that is answered at once.
+/// Returns how long a write waits that is answered at once.
 async fn waits(lanes: &Lanes, namespace: &str) -> Duration {
     let begin = Instant::now();
     assert_eq!(lanes.write(namespace, || ready(())).await, Some(()));
@@ -30,7 +30,7 @@ async fn a_namespace_whose_writes_hang_keeps_nobody_else_waiting() {
     let lanes = Arc::new(Lanes::default());
     hang(&lanes, "hangs", 600).await;
     assert!(waits(&lanes, "others").await <= LANE_TIME);
-    // Who waited for a lane has been told, and what hangs goes on beside the lanes.
+    // The writes that waited for a lane have been refused, and the hanging writes go on beside the lanes.
     assert_eq!(lanes.free.available_permits(), LANES);
     assert_eq!(lanes.beside.available_permits(), WITHOUT_LANE - LANES);
     hang(&lanes, "hangs", 600).await;
@@ -49,7 +49,7 @@ async fn a_namespace_that_is_answered_again_has_all_lanes() {
     assert_eq!(begun().await, LANES);
 }
 
-/// Otherwise an API server that has no time would be asked for more at once than ever.
+/// Otherwise an API server that has no time would get more requests at once than ever.
 #[tokio::test(start_paused = true)]
 async fn where_all_are_slow_not_all_leave_their_lanes() {
     let lanes = Arc::new(Lanes::default());

@@ -8,7 +8,8 @@ use super::*;
 use crate::herald::Herald;
 use crate::lease::Leadership;
 
-/// Labels a node where the API server answers so; what is told of it, how often the API server was asked, and which task asks it.
+/// Labels a node on an API server that answers with `code`. Returns the receiver of events, how often the API server was asked, and the
+/// task that asks it.
 fn label(code: u16) -> (mpsc::Receiver<Event>, Arc<AtomicUsize>, task::Id) {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
@@ -27,7 +28,7 @@ fn label(code: u16) -> (mpsc::Receiver<Event>, Arc<AtomicUsize>, task::Id) {
     (heard, asked, writing.id())
 }
 
-/// Others write on the node, too.
+/// Other clients write on the node, too.
 #[tokio::test(start_paused = true)]
 async fn a_label_that_collides_with_other_writes_is_tried_again() {
     let (mut heard, asked, writes) = label(409);
@@ -35,7 +36,7 @@ async fn a_label_that_collides_with_other_writes_is_tried_again() {
     assert_eq!(asked.load(Ordering::Relaxed), 4);
 }
 
-/// What fails for the moment, on every try, is left to the mind: a minute later.
+/// A write that fails for the moment on every try is left to the mind, which tries again a minute later.
 #[tokio::test(start_paused = true)]
 async fn a_label_that_fails_again_and_again_is_tried_some_times_a_minute() {
     let begin = tokio::time::Instant::now();

@@ -1,4 +1,4 @@
-//! What is kept off, what is left of it, and when it gets another chance.
+//! Which objects are kept off, what is left of them, and when they get another chance.
 
 use engine::cluster::Kind;
 use serde_json::{Value, json};
@@ -59,14 +59,14 @@ fn a_waiting_pod_is_kept_off_until_it_changes_or_is_gone_and_told_once() {
         said.message
     );
     assert_eq!(&*said.object.name, "p");
-    // A condition that is written on it changes nothing of what it says.
+    // A condition that is written on the pod does not change the hash of its content.
     let mut conditioned = pod("p", "1");
     conditioned["metadata"]["resourceVersion"] = json!("17");
     conditioned["status"] = json!({ "phase": "Pending" });
     assert_eq!(kept_off(aside.hear(read(&conditioned))).1, None);
-    // Another pod, be it of the same name, is another pod.
+    // A pod with another uid is another pod, even if it has the same name.
     assert!(is_heard(&aside.hear(read(&pod("p", "2")))));
-    // A list of all pods forgets nothing.
+    // A new list of all pods makes nothing forgotten.
     assert!(is_heard(&aside.hear(Observation::ListBegins(Kind::Pod))));
     kept_off(aside.hear(read(&pod("p", "1"))));
 
@@ -124,7 +124,7 @@ fn after_several_pods_of_a_namespace_all_of_it_that_wait_are_kept_off_and_nobody
     let (event, said) = kept_off(aside.hear(read(&pod("q", "9"))));
     assert!(matches!(event, Observation::PodGone(uid) if &*uid == "9"));
     assert!(said.unwrap().message.contains("several pods of this namespace"));
-    // Its own condition says so by then.
+    // By then the pod's own condition says so.
     let mut told = pod("q", "9");
     told["status"] = json!({ "conditions": [
         { "type": "card.volcano.sh/Admitted", "status": "False", "reason": "SetAside" },

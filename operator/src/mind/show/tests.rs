@@ -2,7 +2,7 @@ use super::super::TICK;
 use super::super::tests::mind;
 use super::*;
 
-/// How many are told something in each of so many ticks, with this many evictions that begin before it and are answered at once.
+/// Returns how many are told something in each of `ticks` ticks. Before each tick, `evictions` evictions begin and are answered at once.
 async fn told(mind: &mut Mind, ticks: usize, evictions: usize) -> Vec<usize> {
     let mut told = Vec::new();
     for _ in 0..ticks {
@@ -22,12 +22,12 @@ async fn nobody_is_kept_from_news_for_ever_by_evictions_one_after_the_other() {
     for _ in 0..2 {
         assert_eq!(told(&mut mind, ticks, 1).await, vec![0; ticks]);
         assert_eq!(told(&mut mind, 2 * ticks, 1).await, vec![TOLD_PER_TICK; 2 * ticks]);
-        // After a rest the next are awaited anew.
+        // After a rest, the next evictions are awaited anew.
         assert_eq!(told(&mut mind, 1, 0).await, [TOLD_PER_TICK]);
     }
 }
 
-/// Whose answer takes its time is not waited for so long.
+/// An eviction whose answer takes its time is not waited for any longer.
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_awaited_for_two_seconds() {
     let (mut mind, ..) = mind();

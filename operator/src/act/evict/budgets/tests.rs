@@ -34,7 +34,7 @@ fn budgets_select_as_in_kubernetes() {
             json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}),
             true,
         ),
-        // Longer than any that is read: a tenant's with a million values would take a hundred times as much.
+        // This selector is longer than any that is read: a tenant's selector with a million values would take a hundred times as much.
         (
             json!({"matchExpressions": [{"key": "app", "operator": "In", "values": vec!["a"; 10_000]}]}),
             true,
@@ -46,10 +46,10 @@ fn budgets_select_as_in_kubernetes() {
     }
 }
 
-/// A tenant's budgets as long as objects can be would end the operator, at each eviction of a pod of theirs.
+/// Otherwise budgets of a tenant that are as long as objects can be would end the operator, at each eviction of one of the tenant's pods.
 #[tokio::test]
 async fn budgets_are_read_in_small_pages_and_no_more_than_anybody_needs() {
-    // How many pages there are, whether the last budget protects the pod, and what comes of it.
+    // The number of pages, whether the last budget protects the pod, and the expected result.
     for (pages, protects, expected) in [(3, false, vec![]), (3, true, vec![0]), (1_000, false, vec![0])] {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);
@@ -75,7 +75,7 @@ async fn budgets_are_read_in_small_pages_and_no_more_than_anybody_needs() {
     }
 }
 
-/// Whoever makes budgets that are slow to read is taken for protected, and keeps nobody waiting for longer; nor again and again.
+/// Pods whose budgets are slow to read count as protected, and keep nobody waiting for longer, nor again and again.
 #[tokio::test(start_paused = true)]
 async fn budgets_that_are_slow_to_read_are_not_read_to_their_end() {
     let asked = Arc::new(AtomicUsize::new(0));
@@ -98,7 +98,7 @@ async fn budgets_that_are_slow_to_read_are_not_read_to_their_end() {
     }
 }
 
-/// Labels, too, are a tenant's.
+/// Labels are written by tenants, too.
 #[tokio::test]
 async fn who_has_more_labels_than_are_read_is_taken_for_protected() {
     let server = tower::service_fn(|request: http::Request<kube::client::Body>| {
@@ -133,7 +133,7 @@ async fn who_waits_for_the_budgets_of_a_namespace_waits_no_longer_than_they_may_
     let victim = [&victim];
     let answers = futures::future::join_all((0..20).map(|_| actor.over_budget(&victim))).await;
     assert!(begin.elapsed() <= READING_BUDGETS, "{:?}", begin.elapsed());
-    // Each that was read allows it; those that were not are protected for this time.
+    // Each eviction whose budgets were read is allowed; the pods of the others count as protected this time.
     let allowed = answers.iter().filter(|refused| refused.is_empty()).count();
     assert_eq!(allowed, 3, "{answers:?}");
     assert!(!actor.budgets.are_unread("team"));
