@@ -1,7 +1,8 @@
-//! Who may ask the extender: whoever shows a certificate of the authority, or, where a certificate can't be configured, a token.
+//! Decides which callers may ask the extender: those with a certificate of the authority, or, where a certificate cannot be configured,
+//! those with a token.
 //!
-//! A connection without a certificate is let through TLS, so that whoever forgot it is told so in words. One with a certificate
-//! of another authority is ended by TLS.
+//! TLS accepts a connection without a certificate, so that a caller that forgot it gets an explanation. TLS ends a connection with a
+//! certificate of another authority.
 
 use std::sync::Arc;
 
@@ -20,13 +21,13 @@ use super::mounted::Mounted;
 use super::{PORT, volcano};
 use crate::secret::is_same;
 
-/// Checks every request before anything of it is looked into.
+/// Checks every request before any of its content is read.
 pub struct Access {
     pub mounted: Arc<Mounted>,
     pub refusals: Refusals,
 }
 
-/// Lets through who may ask.
+/// Passes on the requests of callers that may ask, and refuses the others.
 pub(super) async fn check(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,

@@ -1,4 +1,4 @@
-//! The label on the pod of the operator that leads, by which the Services of what only it answers find it.
+//! Keeps the label on the pod of the operator that leads. Services whose requests only the leader can answer select that pod by it.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ const WRITE_LIMIT: Duration = Duration::from_secs(4);
 /// The wait before a failed write is tried again.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Keeps the label of this operator's own pod until the election ends. Where there is no such pod, as outside a cluster,
-/// nothing is to be done.
+/// Keeps the label of this operator's own pod up to date until the election ends. If there is no such pod, for example outside a cluster,
+/// it does nothing.
 pub async fn keep_leader_label(client: Client, namespace: &str, pod: &str, mut leads: watch::Receiver<bool>) {
     let pods = Api::<Pod>::namespaced(client, namespace);
     loop {

@@ -1,8 +1,8 @@
-//! The scheduler extender: what Cardgate's policies say about nodes, for schedulers that ask (Kubernetes' extender API v1).
+//! The scheduler extender: tells schedulers that ask what Cardgate's policies say about nodes (Kubernetes' extender API v1).
 //!
-//! Only the operator that leads knows the cluster, so only it answers; the others say 503, and a scheduler tries the pod
-//! again. Requests are read and answers written here, on threads of their own; what is said is said by the mind, which
-//! takes one question after the other: so two pods never get the same last core, whoever asks for them at once.
+//! Only the operator that leads knows the cluster, so only it answers. The others answer 503, and the scheduler tries the pod again. This
+//! module reads requests and writes answers, on threads of its own. The mind decides the answers and takes one question after the other. So
+//! two pods never get the same last core, even if two schedulers ask at once.
 
 mod access;
 mod leader_label;
@@ -33,32 +33,32 @@ use access::Access;
 pub use leader_label::{LEADER_LABEL, keep_leader_label};
 pub use mounted::Mounted;
 
-/// What a body may take: five thousand nodes in full have about fifty million bytes. Schedulers wait five seconds.
+/// Limits of one body: five thousand nodes in full have about fifty million bytes. Schedulers wait five seconds.
 const BODY: Limits = Limits {
     longest: 96 << 20,
     time: Duration::from_secs(4),
-    // Schedulers alone get so far, and nodes in full have as many as they have.
+    // Only schedulers get this far, and the number of values in nodes in full cannot be bounded.
     values: None,
 };
-/// What all bodies may take at once: two of five thousand nodes, arriving or being read. Answers that hold nodes in full are as
-/// long again.
+/// Memory for all bodies at once: two bodies of five thousand nodes each, arriving or being read. Answers that hold nodes in full take as
+/// much again.
 const BODIES: usize = 144 << 20;
 /// The port's name in metrics.
 const PORT: &str = "extender";
-/// Connections at once: Volcano asks about sixteen nodes at a time.
+/// Number of connections at once: Volcano asks about sixteen nodes at a time.
 const CONNECTIONS: usize = 128;
 /// How long a connection waits for the next question.
 const KEEP_ALIVE: Duration = Duration::from_mins(2);
 /// How many questions may wait for the mind; a scheduler asks one at a time.
 const QUESTIONS_AHEAD: usize = 64;
-/// How long an answer may take; schedulers wait five seconds where they are not told otherwise.
+/// How long an answer may take. Schedulers wait five seconds unless they are configured otherwise.
 const ANSWER_LIMIT: Duration = Duration::from_secs(4);
-/// Where nodes are filtered.
+/// The path where nodes are filtered.
 pub const FILTER_PATH: &str = "/scheduler/filter";
-/// Where nodes are scored.
+/// The path where nodes are scored.
 pub const PRIORITIZE_PATH: &str = "/scheduler/prioritize";
 
-/// Where a pod is bound.
+/// The path where a pod is bound.
 pub const BIND_PATH: &str = "/scheduler/bind";
 
 /// What a scheduler asks, and where the answer goes.
@@ -66,33 +66,34 @@ pub const BIND_PATH: &str = "/scheduler/bind";
 pub enum Question {
     /// About one pod and these nodes.
     Nodes {
-        /// As the scheduler knows it, which may be ahead of the watch or behind it.
+        /// The pod as the scheduler knows it, which may be ahead of the watch or behind it.
         pod: Box<Pod<Box<str>>>,
-        /// Their names, in the order of the answer.
+        /// The names of the nodes, in the order of the answer.
         nodes: Vec<Box<str>>,
         /// What is asked about them.
         asked: Asked,
     },
     /// To bind a pod.
     Bind {
-        /// Which one; another of that name is not bound.
+        /// The pod. Another pod of the same name is not bound.
         pod: PodRef,
-        /// Name of the node that it is bound to.
+        /// Name of the node that the pod is bound to.
         node: Box<str>,
-        /// Whether it is bound, and why it is not.
+        /// Gets whether the pod is bound, and if not, why.
         answer: oneshot::Sender<Result<(), String>>,
     },
 }
 
-/// Takes the places of nodes that can't take a pod, and why.
+/// Takes the places of the nodes that cannot take a pod, each with the reason.
 pub type Refused = oneshot::Sender<Vec<(usize, Refusal)>>;
 
 /// What a scheduler asks about nodes.
 #[derive(Debug)]
 pub enum Asked {
-    /// Which nodes can't take the pod. From then on the pod counts on all others, and nowhere else, until it is bound.
+    /// Which nodes cannot take the pod. From then on the pod counts on all other nodes of the question, and nowhere else, until it is
+    /// bound.
     Filter(Refused),
-    /// The same, and nothing comes of it.
+    /// The same question, but the answer has no effect.
     Look(Refused),
     /// How good each node is for the pod.
     Prioritize(oneshot::Sender<Vec<i64>>),
@@ -101,7 +102,7 @@ pub enum Asked {
 /// Where questions go.
 pub type Questions = mpsc::Sender<Question>;
 
-/// Both ends of the way to the mind.
+/// Returns both ends of the channel to the mind.
 pub fn channel() -> (Questions, mpsc::Receiver<Question>) {
     mpsc::channel(QUESTIONS_AHEAD)
 }
@@ -109,7 +110,7 @@ pub fn channel() -> (Questions, mpsc::Receiver<Question>) {
 /// The extender could not be started.
 #[derive(Debug, Error)]
 pub enum ExtenderError {
-    /// The address is taken, or none of this machine's.
+    /// The address is in use, or is not an address of this machine.
     #[error("{0}: choose another with --extender-addr")]
     Listen(#[from] ListenError),
     /// TLS can't be set up.
@@ -117,7 +118,7 @@ pub enum ExtenderError {
     Tls(#[from] rustls::Error),
 }
 
-/// Listens on `address`, by TLS alone. Await the result to serve.
+/// Listens on `address`, with TLS only. Await the result to serve.
 pub fn start(
     address: SocketAddr,
     mounted: &Arc<Mounted>,
@@ -146,7 +147,7 @@ pub fn start(
     Ok(port.tls(address, &mounted.server_config()?, refusals, guarded)?)
 }
 
-/// Where bodies are read. Clones share one room.
+/// Reads bodies. Clones share one pool of memory.
 #[derive(Debug, Clone)]
 pub struct Bodies {
     room: Arc<Room>,
@@ -154,7 +155,7 @@ pub struct Bodies {
 }
 
 impl Bodies {
-    /// Room for so many bytes, and where is counted what finds none.
+    /// Creates a pool of that many bytes. Bodies that find no room in it are counted in `refusals`.
     pub fn new(bytes: usize, refusals: Refusals) -> Self {
         let room = Room::new(bytes);
         Self { room, refusals }
@@ -169,7 +170,7 @@ impl Bodies {
     }
 }
 
-/// The paths and what they answer, whoever asks.
+/// Returns the routes and their answers. Access is checked elsewhere.
 pub fn routes(questions: Questions, bodies: Bodies) -> impl FnOnce(&mut ServiceConfig) {
     move |config| {
         config
@@ -188,29 +189,29 @@ pub fn routes(questions: Questions, bodies: Bodies) -> impl FnOnce(&mut ServiceC
 /// Why there is no answer.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// It did not arrive.
+    /// The body did not arrive.
     #[error(transparent)]
     Unread(#[from] BodyError),
-    /// Not JSON, or JSON of another shape.
+    /// The body is not JSON, or JSON of another shape.
     #[error("the body is no ExtenderArgs or ExtenderBindingArgs of extender API v1: {0}")]
     Body(#[from] serde_json::Error),
-    /// The same of Volcano's extender plugin.
+    /// The same for a body of Volcano's extender plugin.
     #[error("the body is no request of Volcano's extender plugin: {0}")]
     Volcano(serde_json::Error),
-    /// Nothing to look at.
+    /// The body names no nodes.
     #[error("the body names no nodes, in NodeNames or Nodes, or in Volcano's node or nodes")]
     NoNodes,
-    /// Nobody here knows the cluster.
+    /// This operator does not know the cluster.
     #[error("this operator stands by, or has not seen the whole cluster yet: ask the one that leads, or ask again")]
     NotLeading,
-    /// The mind has other things to do.
+    /// The mind was busy for too long.
     #[error("no answer within {} s", ANSWER_LIMIT.as_secs())]
     Late,
 }
 
 impl Failure {
     fn response(&self) -> HttpResponse {
-        // It may quote what was sent.
+        // The text may quote what was sent.
         let text = told(self.to_string());
         tracing::warn!("a scheduler's question is not answered: {text}");
         let mut response = match self {

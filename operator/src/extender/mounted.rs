@@ -1,5 +1,5 @@
-//! The files of a port that is served by TLS, here for the extender: its certificate and the authorities of its callers, in the directory where a Secret is mounted, and
-//! the token of another Secret. They are read anew while serving.
+//! The files of a port that is served by TLS, such as the extender's. They are its certificate and the authorities of its callers, in the
+//! directory where a Secret is mounted, and the token of another Secret. The files are read again and again while serving.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use tracing::{info, warn};
 
 use crate::certificates::{EXTENDER_SECRET, REVIEW_SECRET};
 
-/// The file with those who vouch for callers, as PEM; a key of the Secret.
+/// The file with the authorities that vouch for callers, as PEM; a key of the Secret.
 const AUTHORITIES: &str = "ca.crt";
 /// The shortest token: 16 characters of base64 are 96 bits.
 const SHORTEST_TOKEN: usize = 16;
@@ -33,7 +33,7 @@ enum MountedError {
     Authorities(String),
 }
 
-/// A certificate with its key, and who vouches for callers.
+/// A certificate with its key, and the verifier of callers' certificates.
 struct Current {
     own: Arc<CertifiedKey>,
     callers: Arc<dyn ClientCertVerifier>,
@@ -41,7 +41,7 @@ struct Current {
 
 /// What is in the files.
 pub struct Mounted {
-    /// Whose certificate it is, and the Secret it comes from, for messages.
+    /// Name of the port that the certificate is for, and name of the Secret that it comes from; for messages.
     owner: (&'static str, &'static str),
     directory: PathBuf,
     token_file: Option<PathBuf>,
@@ -60,12 +60,12 @@ impl fmt::Debug for Mounted {
 }
 
 impl Mounted {
-    /// Files of the extender, not read yet.
+    /// Returns the files of the extender, not read yet.
     pub fn new(directory: PathBuf, token_file: Option<PathBuf>) -> Arc<Self> {
         Self::of(("the extender", EXTENDER_SECRET), directory, token_file)
     }
 
-    /// Files of the port for reviews, not read yet.
+    /// Returns the files of the port for reviews, not read yet.
     pub fn of_reviews(directory: PathBuf) -> Arc<Self> {
         Self::of(("the port for reviews", REVIEW_SECRET), directory, None)
     }
@@ -81,12 +81,12 @@ impl Mounted {
         })
     }
 
-    /// The token of those who can't show a certificate.
+    /// Returns the token for callers that cannot show a certificate.
     pub(super) fn token(&self) -> Option<Arc<String>> {
         self.token.load_full()
     }
 
-    /// Reads the files for ever. Whatever is wrong with them, what is in use stays.
+    /// Reads the files for ever. If new files cannot be used, those in use stay.
     pub async fn follow(self: Arc<Self>) {
         let files = certificates::follow(
             || {
@@ -135,7 +135,7 @@ impl Mounted {
         self.token.store(token.map(Arc::new));
     }
 
-    /// TLS that shows whatever certificate is there, to anybody.
+    /// Returns a TLS configuration that shows the current certificate, to any caller.
     pub fn open_server_config(self: &Arc<Self>) -> Result<ServerConfig, Error> {
         Ok(ServerConfig::builder_with_provider(Arc::new(provider()))
             .with_safe_default_protocol_versions()?
@@ -143,8 +143,8 @@ impl Mounted {
             .with_cert_resolver(Arc::new(Own(Arc::clone(self)))))
     }
 
-    /// TLS that shows whatever certificate is there, and asks callers for theirs. Each connection shows it anew, so that one
-    /// whose authority is gone is refused.
+    /// Returns a TLS configuration that shows the current certificate and asks callers for theirs. Each connection shows the caller's
+    /// certificate anew, so that a caller whose authority has been removed is refused.
     pub fn server_config(self: &Arc<Self>) -> Result<ServerConfig, Error> {
         let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
             .with_safe_default_protocol_versions()?
@@ -156,7 +156,7 @@ impl Mounted {
     }
 }
 
-/// The token in a file; none where there is no such file, or nothing in it.
+/// Returns the token in a file; none if there is no such file, or it is empty.
 fn read_token(file: &Path) -> Option<String> {
     let text = std::fs::read_to_string(file).ok()?;
     let token = text.trim();
@@ -188,18 +188,18 @@ impl ResolvesServerCert for Own {
     }
 }
 
-/// Who vouches for callers.
+/// Verifies callers' certificates.
 #[derive(Debug)]
 struct Callers(Arc<Mounted>);
 
 impl ClientCertVerifier for Callers {
     fn client_auth_mandatory(&self) -> bool {
-        // They are told in words.
+        // Callers without a certificate get an explanation over HTTP.
         false
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        // They have only one.
+        // Callers have only one certificate.
         &[]
     }
 

@@ -1,7 +1,7 @@
 //! The extender plugin of Volcano's scheduler (`pkg/scheduler/plugins/extender`): the same questions in another form.
 //!
-//! Volcano looks at node after node and places many pods before it binds the first. So its looks count for nothing, and what it
-//! has allocated counts where it is allocated, from that event until the pod is bound or given up.
+//! Volcano looks at one node after the other, and places many pods before it binds the first one. So its predicate requests do not make the
+//! pod count anywhere. A pod that Volcano has allocated counts on its node, from the allocation event until the pod is bound or given up.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{Asked, Bodies, Failure, Questions, ask_about_nodes, respond};
 
-/// What all of its paths begin with.
+/// The prefix of all its paths.
 pub(super) const PREFIX: &str = "/volcano/";
-/// Where one node is looked at for a task.
+/// The path where one node is checked for a task.
 pub const PREDICATE_PATH: &str = "/volcano/predicate";
-/// Where nodes are scored for a task.
+/// The path where nodes are scored for a task.
 pub const PRIORITIZE_PATH: &str = "/volcano/prioritize";
-/// Where a task is said to be allocated to a node.
+/// The path where Volcano reports that a task is allocated to a node.
 pub const ALLOCATE_PATH: &str = "/volcano/allocate";
-/// Where a task is said not to be allocated any more.
+/// The path where Volcano reports that a task is no longer allocated.
 pub const DEALLOCATE_PATH: &str = "/volcano/deallocate";
 
-/// Volcano's codes of a predicate: other pods that go away would help, or not.
+/// Volcano's codes of a predicate: whether evictions of other pods would help, or not.
 const UNSCHEDULABLE: i32 = 2;
 const UNSCHEDULABLE_AND_UNRESOLVABLE: i32 = 3;
 
-/// `PredicateRequest`, `PrioritizeRequest` and `EventHandlerRequest`. Of Volcano's own types only names are read.
+/// `PredicateRequest`, `PrioritizeRequest` and `EventHandlerRequest`. Of Volcano's own types, only names are read.
 #[derive(Debug, Deserialize)]
 struct Request {
     task: Task,
@@ -49,8 +49,8 @@ struct Node {
     name: Box<str>,
 }
 
-/// `PredicateResponse`; of it `EventHandlerResponse` has the message alone. Volcano reads the reason of a refusal from `status` since
-/// 1.10, and from `errorMessage` in 1.6 and 1.7, and in events of any version.
+/// `PredicateResponse`; `EventHandlerResponse` has only its message. Volcano reads the reason of a refusal from `status` since 1.10, from
+/// `errorMessage` in 1.6 and 1.7, and in events of any version.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Verdict {
@@ -91,7 +91,7 @@ pub(super) async fn allocate(questions: Data<Questions>, bodies: Data<Bodies>, p
     respond(answer.await)
 }
 
-/// What could go nowhere, counts nowhere.
+/// A pod that may go to no node counts on no node.
 pub(super) async fn deallocate(questions: Data<Questions>, bodies: Data<Bodies>, payload: Payload) -> HttpResponse {
     let answer = async {
         let Task { pod, .. } = Request::read(&bodies.read(payload).await?)?.task;
@@ -148,7 +148,7 @@ mod tests {
     use crate::extender::{Question, routes};
     use engine::decide::extender::{CardsRefusal, Refusal};
 
-    /// What is asked, and the answer where `refusal` is what each node says.
+    /// Sends a request. Returns the question that it asks, and the answer when each node's result is `refusal`.
     async fn exchange(path: &str, body: Value, refusal: Option<Refusal>) -> (String, Value) {
         let (questions, mut asked) = mpsc::channel(1);
         let app =
@@ -227,8 +227,8 @@ mod tests {
         assert_eq!(given_up, ("filter p []".to_owned(), fits));
     }
 
-    /// What Volcano's scheduler (its main branch after 1.15) sent about two nodes with four cards each, two Jobs that ask for none,
-    /// and one that shares cards. `managedFields` are left out.
+    /// What Volcano's scheduler (its main branch after 1.15) sent about two nodes with four cards each, two Jobs that request no card, and
+    /// one Job that shares cards. `managedFields` are left out.
     #[actix_web::test]
     async fn volcanos_own_requests_are_understood_and_answered_in_its_form() {
         let over = CardsRefusal::CardsInUse;
@@ -273,7 +273,7 @@ mod tests {
             let body = serde_json::from_str(recording).unwrap();
             let (question, answer) = exchange(path, body, refused.then(|| Refusal::Cards(over.clone()))).await;
             assert_eq!(question, asked, "{path}");
-            // Of a predicate, `status` is read; of an allocation, `errorMessage`. Neither may be anything but a string.
+            // Volcano reads `status` of a predicate and `errorMessage` of an allocation. Both must be strings.
             for field in ["status", "errorMessage"] {
                 let text = answer[field].as_str().expect("a string");
                 assert_eq!(text.is_empty(), !refused, "{path}: {answer}");

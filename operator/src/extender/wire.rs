@@ -1,7 +1,7 @@
 //! Requests and answers of extender API v1 (`k8s.io/kube-scheduler/extender/v1`), as JSON.
 //!
-//! A scheduler that is told that the extender caches nodes sends their names (`nodeCacheCapable: true`); else it sends whole
-//! nodes, and wants whole nodes back: those go back as they came.
+//! A scheduler that is configured for an extender that caches nodes sends their names (`nodeCacheCapable: true`). Otherwise it sends whole
+//! nodes and wants whole nodes back; these are returned unchanged.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::Failure;
 
-/// What a scheduler sends. Go writes the fields as they are named there; other clients begin them with a small letter.
+/// What a scheduler sends. Go writes the fields with the names given here; other clients begin them with a small letter.
 #[derive(Debug, Deserialize)]
 pub struct Args<'a> {
     #[serde(rename = "Pod", alias = "pod")]
@@ -46,17 +46,17 @@ struct Metadata {
 }
 
 impl<'a> Args<'a> {
-    /// Reads a request's body.
+    /// Reads the body of a request.
     pub fn read(body: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(body)
     }
 
-    /// The pod of the question, owned.
+    /// Returns an owned copy of the question's pod.
     pub fn pod(&self) -> Pod<Box<str>> {
         self.pod.clone()
     }
 
-    /// The names of the nodes.
+    /// Returns the names of the nodes.
     pub fn names(&self) -> Result<Vec<Box<str>>, Failure> {
         match (&self.node_names, &self.nodes) {
             (Some(names), _) => Ok(names.iter().map(|name| (*name.0).into()).collect()),
@@ -69,7 +69,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// `ExtenderFilterResult`: the nodes without those at these places, in the form in which they came.
+    /// Returns the `ExtenderFilterResult`: all nodes except those at the refused places, in the form in which they were sent.
     pub fn filtered(&self, refused: &[(usize, Refusal)]) -> Result<Vec<u8>, Failure> {
         let items = self
             .nodes
@@ -95,7 +95,7 @@ impl<'a> Args<'a> {
             failed_and_unresolvable_nodes: failed(true),
             error: "",
         };
-        // At once what it can be at most, since nodes in full are long.
+        // The buffer gets its largest possible size at once, since nodes in full are long.
         let mut body = Vec::with_capacity(items.iter().map(|item| item.get().len() + 1).sum::<usize>() + 1024);
         serde_json::to_writer(&mut body, &result)?;
         Ok(body)
@@ -119,7 +119,7 @@ struct Items<'a> {
     items: Kept<'a, &'a RawValue>,
 }
 
-/// All nodes but those that are refused, whose places are in order.
+/// All nodes except the refused ones, whose places are in order.
 struct Kept<'a, T> {
     nodes: &'a [T],
     refused: &'a [(usize, Refusal)],
@@ -138,7 +138,7 @@ impl<T: Serialize> Serialize for Kept<'_, T> {
     }
 }
 
-/// The nodes that are refused, and why: those where evictions might help, or the others.
+/// The refused nodes and the reasons: either the nodes where evictions might help, or the others.
 struct Failed<'a> {
     reasons: &'a [(Box<str>, &'a Refusal)],
     is_final: bool,
@@ -163,7 +163,7 @@ struct HostPriority<'a> {
     score: i64,
 }
 
-/// Kubernetes' `HostPriorityList`: each name with its score.
+/// Returns Kubernetes' `HostPriorityList`: each name with its score.
 pub fn prioritized(names: &[Box<str>], scores: &[i64]) -> Result<Vec<u8>, serde_json::Error> {
     let list: Vec<_> = names
         .iter()
@@ -187,12 +187,12 @@ pub struct BindingArgs {
 }
 
 impl BindingArgs {
-    /// Reads a request's body.
+    /// Reads the body of a request.
     pub fn read(body: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(body)
     }
 
-    /// The pod, and the node that it is to be bound to.
+    /// Returns the pod, and the node that it is to be bound to.
     pub fn into_pod_and_node(self) -> (PodRef, Box<str>) {
         let pod = PodRef {
             namespace: self.namespace.into(),
@@ -203,7 +203,7 @@ impl BindingArgs {
     }
 }
 
-/// `ExtenderBindingResult`: why the pod is not bound; empty where it is.
+/// Returns the `ExtenderBindingResult`: why the pod is not bound; empty if it is bound.
 pub fn bound(error: &str) -> Result<Vec<u8>, serde_json::Error> {
     #[derive(Serialize)]
     #[serde(rename_all = "PascalCase")]

@@ -1,4 +1,4 @@
-//! Card-seconds: how long the pods of each queue have held cards, and waited for them. Shares and bills are made of these.
+//! Card-seconds: how long the pods of each queue have held cards, and waited for them. Shares and bills are computed from these.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-/// A metric: its name, its help, its sum.
+/// A metric: its name, its help, and a function for its sum.
 type Metric = (&'static str, &'static str, fn(&Sums) -> f64);
 
 const METRICS: [Metric; 2] = [
@@ -28,14 +28,14 @@ const METRICS: [Metric; 2] = [
     ),
 ];
 
-/// As many cards as a queue is taken to wait for at most, be it for what no cluster has: a single pod may ask for 2^63 - 1, and a sum that
-/// has grown by that takes no second of anybody else's any more.
+/// The most cards for which a queue counts as waiting, even if it asks for more than any cluster has. A single pod may ask for 2^63 - 1
+/// cards, and a sum that has grown by that much is too coarse to grow by the seconds of other pods.
 const MOST_WAITED_FOR: i64 = 1_000_000;
 
 /// A queue and a card.
 type Of = (Arc<str>, Arc<str>);
 
-/// What has been added up, and what is added each second.
+/// What has been added up so far, and what is added each second.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
     held: f64,
@@ -46,13 +46,13 @@ struct Sums {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Until when all sums are added up.
+    /// The time up to which all sums are added up.
     until: Option<Instant>,
     sums: BTreeMap<Of, Sums>,
 }
 
 impl State {
-    /// Adds what has come since.
+    /// Adds what has accrued since then.
     fn add_until(&mut self, now: Instant) {
         let since = self.until.replace(now).unwrap_or(now);
         let seconds = now.saturating_duration_since(since).as_secs_f64();
@@ -72,7 +72,7 @@ impl State {
 pub(super) struct CardTime(Arc<Mutex<State>>);
 
 impl CardTime {
-    /// From now on queues hold and ask for this. What is not among it is no longer shown.
+    /// Sets what queues hold and ask for from now on. A queue or card that is missing in `queues` is no longer shown.
     pub(super) fn show(&self, queues: &[QueueFigures], now: Instant) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.add_until(now);
@@ -157,14 +157,14 @@ mod tests {
         let time = CardTime::default();
         time.show(&[queue("a", 2, 5), queue("b", 0, 1)], begin);
         assert_eq!(sums(&time, "a", at(10)), Some((20.0, 30.0)));
-        // Looked at twice, nothing is added twice.
+        // A second look adds nothing.
         assert_eq!(sums(&time, "a", at(10)), Some((20.0, 30.0)));
         time.show(&[queue("a", 5, 5), queue("b", 0, 1)], at(20));
         assert_eq!(sums(&time, "a", at(30)), Some((40.0 + 50.0, 60.0)));
         assert_eq!(sums(&time, "b", at(30)), Some((0.0, 30.0)));
         time.show(&[queue("a", 5, 5)], at(30));
         assert_eq!(sums(&time, "b", at(40)), None);
-        // What nobody can have counts no more than what is thinkable: what others wait for is added after it as before.
+        // A request that no cluster can satisfy counts only up to the limit, so later waits still add to the sum.
         time.show(&[queue("a", 0, i64::MAX)], at(40));
         time.show(&[queue("a", 0, 1)], at(50));
         let Some((_, before)) = sums(&time, "a", at(50)) else {

@@ -1,4 +1,4 @@
-//! How many cards there are of each type: gauges that say what the `CardType` says.
+//! The number of cards of each type: gauges with the numbers that the `CardType` shows.
 
 use crds::card_type::CardTypeStatus;
 use prometheus_client::metrics::family::Family;
@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 
 use super::labels::CardLabels;
 
-/// A gauge of each type for each number.
+/// For each number, a gauge of each type.
 #[derive(Debug, Default)]
 pub(super) struct Cards {
     total: Family<CardLabels, Gauge>,
@@ -36,7 +36,7 @@ impl Cards {
         );
     }
 
-    /// Shows what is said of a type; where nothing is, it is no more.
+    /// Shows the status of a type; without a status, the type is removed.
     pub(super) fn show(&self, card: &str, status: Option<&CardTypeStatus>) {
         let labels = CardLabels { card: card.to_owned() };
         let figures = [

@@ -12,7 +12,7 @@ use prometheus_client::metrics::MetricType;
 /// The cards of each node, by index.
 pub(super) type Nodes = BTreeMap<Arc<str>, Vec<GpuFigures>>;
 
-/// A metric of a card: its name, its help, its figure in the unit that ends its name.
+/// A metric of a card: its name, its help, and a function for its figure in the unit at the end of the name.
 type GpuMetric = (&'static str, &'static str, fn(&GpuFigures) -> f64);
 
 const GPU_METRICS: [GpuMetric; 4] = [
@@ -51,7 +51,7 @@ fn to_f64(figure: i64) -> f64 {
 pub(super) struct Gpus(Arc<Mutex<Nodes>>);
 
 impl Gpus {
-    /// Replaces the cards of one node; none takes it out.
+    /// Replaces the cards of one node; an empty list removes the node.
     pub(super) fn show(&self, node: &Arc<str>, cards: Vec<GpuFigures>) {
         let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if cards.is_empty() {

@@ -6,18 +6,18 @@ use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEn
 
 use super::Reason;
 
-/// What was decided about a pod.
+/// A decision about a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Decision {
-    /// It was let in.
+    /// The pod was admitted.
     Admitted,
-    /// It waits, for this reason. Counted when the reason is new to the pod.
+    /// The pod waits, for this reason. Counted when the reason is new to the pod.
     Refused(Reason),
-    /// It was taken back, since the scheduler could not place it in time.
+    /// The pod was evicted, since the scheduler could not place it in time.
     SentBack,
-    /// It was taken back for another one (reclaim, preempt).
+    /// The pod was evicted for another pod (reclaim, preempt).
     Evicted,
-    /// The scheduler could not place it in time, and it has no controller that would make another.
+    /// The scheduler could not place the pod in time, and the pod has no controller that would create another one.
     Unplaced,
 }
 
@@ -49,14 +49,14 @@ pub(super) struct DecisionLabels {
     reason: &'static str,
 }
 
-/// An object of the installation: there are as many as the manifests have.
+/// An object of the installation. There are as many of them as the manifests have.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct InstallationLabels {
     pub kind: &'static str,
     pub name: String,
 }
 
-/// Declares an enum whose members have a word each.
+/// Declares an enum with one word for each member.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$member_meta:meta])* $member:ident = $word:literal,)+ }) => {
         $(#[$meta])*
@@ -66,7 +66,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// The word that metrics and the log show.
+            /// Returns the word that metrics and the log show.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$member => $word,)+
@@ -89,13 +89,13 @@ words! {
         Get = "get",
         /// Reads all objects of a kind, page by page.
         List = "list",
-        /// Follows what changes of a kind.
+        /// Follows the changes of a kind.
         Watch = "watch",
-        /// Makes an object.
+        /// Creates an object.
         Create = "create",
         /// Replaces an object.
         Update = "update",
-        /// Changes a part of an object.
+        /// Changes part of an object.
         Patch = "patch",
         /// Removes an object.
         Delete = "delete",
@@ -103,15 +103,15 @@ words! {
 }
 
 words! {
-    /// What is written.
+    /// The target of a write.
     Write {
-        /// The patch that lets a pod in.
+        /// The patch that admits a pod.
         Admission = "admission",
-        /// That of a pod, through the Eviction API.
+        /// The eviction of a pod, through the Eviction API.
         Eviction = "eviction",
-        /// Of a pod, with its cards.
+        /// The binding of a pod, with its cards.
         Binding = "binding",
-        /// Of a Job, to be resumed.
+        /// The patch that resumes a Job.
         Resumption = "resumption",
         /// The label of a GPU node.
         NodeLabel = "node_label",
@@ -121,21 +121,21 @@ words! {
         PodGroup = "pod_group",
         /// An event beside an object.
         Event = "event",
-        /// A node's inventory.
+        /// The inventory of a node.
         CardInventory = "card_inventory",
         /// A card type.
         CardType = "card_type",
-        /// A queue's usage.
+        /// The usage of a queue.
         CardUsage = "card_usage",
-        /// The leader's Lease.
+        /// The Lease of the leader.
         Lease = "lease",
         /// A Secret with certificates.
         CertificateSecret = "certificate_secret",
         /// The certificates of the authority, in a webhook configuration.
         CaBundle = "ca_bundle",
-        /// The path at which API servers bring reviews, in a webhook configuration.
+        /// The path to which API servers send reviews, in a webhook configuration.
         ReviewPath = "review_path",
-        /// What the policies inside the API server read.
+        /// The parameters that the policies inside the API server read.
         PolicyParameters = "policy_parameters",
     }
 }
@@ -162,13 +162,13 @@ impl Write {
 }
 
 words! {
-    /// What the mind does, again and again.
+    /// A step that the mind repeats.
     Step {
         /// Takes in what has happened.
         Hear = "hear",
         /// Answers schedulers that ask.
         Answer = "answer",
-        /// Decides, and hands out what is to be done.
+        /// Decides, and hands out the work.
         Decide = "decide",
         /// Answers people.
         Review = "review",
@@ -182,11 +182,11 @@ impl Step {
 }
 
 words! {
-    /// How a mind came to be replaced.
+    /// Why a mind was replaced.
     Stumble {
-        /// It panicked, and another one took over.
+        /// It panicked.
         Fell = "fell",
-        /// It was at one piece of work for too long.
+        /// It spent too long on one piece of work.
         StoodStill = "stood_still",
     }
 }
@@ -198,15 +198,15 @@ impl Stumble {
 words! {
     /// A certificate that the operator keeps.
     Certificate {
-        /// The authority that signs.
+        /// The certificate of the authority that signs the others.
         Authority = "authority",
-        /// What the webhook serves with.
+        /// The certificate with which the webhook serves.
         Webhook = "webhook",
-        /// What the scheduler extender serves with.
+        /// The certificate with which the scheduler extender serves.
         Extender = "extender",
-        /// What reviews are answered with.
+        /// The certificate with which reviews are answered.
         Review = "review",
-        /// What schedulers show to the extender.
+        /// The certificate that schedulers show to the extender.
         ExtenderClient = "extender_client",
     }
 }
@@ -247,9 +247,9 @@ pub(super) struct ErrorLabels {
 pub(super) enum Code {
     /// The API server's status code.
     Status(u16),
-    /// Given up by us.
+    /// The operator gave up waiting.
     Timeout,
-    /// No connection, or an answer that is none.
+    /// There was no connection, or an answer that cannot be understood.
     NoAnswer,
 }
 

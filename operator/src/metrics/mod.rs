@@ -1,4 +1,4 @@
-//! Everything that Cardgate's operator measures, in one place. Labels are enums, queues, nodes and cards, never pods.
+//! All metrics of Cardgate's operator, in one place. Their labels are enums, queues, nodes and cards, but never pods.
 
 mod card_time;
 mod cards;
@@ -39,16 +39,16 @@ use labels::{
 pub use labels::{Certificate, Decision, Step, Stumble, Verb, Write};
 use queues::Queues;
 
-/// From an idle cluster's tens of milliseconds to a pod that waits for days.
+/// Buckets from tens of milliseconds, as in an idle cluster, to days of waiting.
 const ADMISSION_BUCKETS: [f64; 18] = [
     0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0, 28_800.0,
     86_400.0,
 ];
 
-/// The same for each queue: few, since there are as many series for each queue.
+/// The same for the metric by queue. There are few buckets, since each queue has a series for each of them.
 const QUEUE_ADMISSION_BUCKETS: [f64; 7] = [0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0, 43_200.0];
 
-/// From a round that finds nothing to do to one that others notice.
+/// Buckets from a round that finds nothing to do to a round that others notice.
 const ROUND_BUCKETS: [f64; 12] = [
     0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0,
 ];
@@ -106,7 +106,7 @@ impl Default for Metrics {
             stumbles: Family::default(),
             set_aside: Family::default(),
         };
-        // Every series that can be known beforehand is there from the start, so that rates have a zero to rise from.
+        // Every series that can be known beforehand exists from the start, so that rates can rise from zero.
         for decision in Decision::all() {
             let _ = metrics.decisions.get_or_create(&decision.into());
         }
@@ -219,17 +219,17 @@ impl Metrics {
         self
     }
 
-    /// Counts whom a port turns away.
+    /// Returns the counter of requests that a port turns away.
     pub fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
-    /// The text that Prometheus reads.
+    /// Returns the text that Prometheus reads.
     pub fn encode(&self) -> Result<String, fmt::Error> {
         diagnostics::encode(&self.registry)
     }
 
-    /// A pod was let into a queue, `waited` after its creation.
+    /// Counts a pod that was admitted to a queue, `waited` after its creation.
     pub fn admitted(&self, queue: &str, waited: Duration) {
         self.decided(Decision::Admitted);
         self.admission_duration.observe(waited.as_secs_f64());
@@ -241,12 +241,12 @@ impl Metrics {
             .observe(waited.as_secs_f64());
     }
 
-    /// Something else was decided about a pod.
+    /// Counts any other decision about a pod.
     pub fn decided(&self, decision: Decision) {
         self.decisions.get_or_create(&decision.into()).inc();
     }
 
-    /// The queues as they are now. What is not among them is no longer shown.
+    /// Shows the queues as they are now. A queue that is missing in `queues` is no longer shown.
     pub fn show_queues(&self, queues: Vec<QueueFigures>) {
         self.card_time.show(&queues, Instant::now());
         let there: HashSet<&str> = queues.iter().map(|queue| &*queue.queue).collect();
@@ -259,23 +259,23 @@ impl Metrics {
         self.queues.store(Arc::new(queues));
     }
 
-    /// The cards that a node shares through mGPU as they are now; none where it does not, or is gone.
+    /// Shows the cards that a node shares through mGPU as they are now; `cards` is empty if the node shares none or is gone.
     pub fn show_gpus(&self, node: &Arc<str>, cards: Vec<GpuFigures>) {
         self.gpus.show(node, cards);
     }
 
-    /// A write is sent.
+    /// Counts a write that is sent.
     pub fn api_write(&self, kind: Write) {
         self.api_writes.get_or_create(&WriteLabels { kind }).inc();
     }
 
-    /// A request failed.
+    /// Counts a failed request.
     pub fn api_error(&self, verb: Verb, error: &kube::Error) {
         let code = Code::from(error);
         self.api_errors.get_or_create(&ErrorLabels { verb, code }).inc();
     }
 
-    /// A watch was interrupted, or could not begin.
+    /// Counts a watch that was interrupted, or could not begin.
     pub fn watch_error(&self, error: &watcher::Error) {
         let (verb, code) = match error {
             watcher::Error::InitialListFailed(error) => (Verb::List, Code::from(error)),
@@ -288,13 +288,13 @@ impl Metrics {
         self.api_errors.get_or_create(&ErrorLabels { verb, code }).inc();
     }
 
-    /// A request was given up.
+    /// Counts a request that was given up.
     pub fn api_timeout(&self, verb: Verb) {
         let code = Code::Timeout;
         self.api_errors.get_or_create(&ErrorLabels { verb, code }).inc();
     }
 
-    /// How an object of the installation was found.
+    /// Shows how an object of the installation was found.
     pub fn installation(&self, kind: &'static str, name: &str, missing: bool, changed: bool) {
         let labels = InstallationLabels {
             kind,
@@ -304,51 +304,51 @@ impl Metrics {
         self.installation_changed.get_or_create(&labels).set(changed.into());
     }
 
-    /// Shows which configuration is in force.
+    /// Returns the gauges that show which configuration is in force.
     pub fn configuration(&self) -> &ConfigurationGauges {
         &self.configuration
     }
 
-    /// Whether this operator leads.
+    /// Shows whether this operator leads.
     pub fn leads(&self, leads: bool) {
         self.leader.set(leads.into());
     }
 
-    /// How many there are of a card; none where no node has it.
+    /// Shows how many cards of a type there are; `status` is none if no node has such cards.
     pub fn show_card(&self, card: &str, status: Option<&CardTypeStatus>) {
         self.cards.show(card, status);
     }
 
-    /// So many pods claim devices that are no cards.
+    /// Shows how many pods claim devices that are not cards.
     pub fn pods_with_resource_claims(&self, count: usize) {
         self.pods_with_resource_claims
             .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// What the policies read had been changed or removed, and was restored.
+    /// Counts that what the policies read had been changed or removed, and was restored.
     pub fn parameters_restored(&self) {
         self.parameters_restored.inc();
     }
 
-    /// When a certificate expires, in seconds since 1970.
+    /// Shows when a certificate expires, in seconds since 1970.
     pub fn certificate_expires(&self, certificate: Certificate, at: i64) {
         self.certificate_expiry
             .get_or_create(&CertificateLabels { certificate })
             .set(at);
     }
 
-    /// The mind was replaced.
+    /// Counts a replacement of the mind.
     pub fn stumbled(&self, how: Stumble) {
         self.stumbles.get_or_create(&StumbleLabels { how }).inc();
     }
 
-    /// So many objects of a kind are set aside.
+    /// Shows how many objects of a kind are set aside.
     pub fn set_aside(&self, kind: &'static str, count: usize) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         self.set_aside.get_or_create(&AsideLabels { kind }).set(count);
     }
 
-    /// A step of the mind took so long; and whether that was too long.
+    /// Records how long a step of the mind took, and whether that was too long.
     pub fn round(&self, step: Step, took: Duration, slow: bool) {
         let labels = StepLabels { step };
         self.round_duration.get_or_create(&labels).observe(took.as_secs_f64());

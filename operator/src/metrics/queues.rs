@@ -1,4 +1,4 @@
-//! Metrics of queues and cards, read from the newest picture at each scrape: what is gone from it is gone from `/metrics`.
+//! Metrics of queues and cards, read from the newest picture at each scrape. What is gone from the picture is gone from `/metrics`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-/// A metric of a card: its name, its help, its figure; none of what is unlimited.
+/// A metric of a card: its name, its help, and a function for its figure, which is none if the figure is unlimited.
 type CardMetric = (&'static str, &'static str, fn(&CardFigures) -> Option<i64>);
 
 const CARD_METRICS: [CardMetric; 4] = [
@@ -37,7 +37,7 @@ const CARD_METRICS: [CardMetric; 4] = [
     ),
 ];
 
-/// A metric of a resource: the middle of its name, what it counts, its figure.
+/// A metric of a resource: the middle of its name, what it counts, and a function for its figure.
 type ResourceMetric = (&'static str, &'static str, fn(&ResourceFigures) -> Option<i64>);
 
 const RESOURCE_METRICS: [ResourceMetric; 6] = [
@@ -59,7 +59,7 @@ const RESOURCE_METRICS: [ResourceMetric; 6] = [
     ),
 ];
 
-/// How Volcano names a resource in a metric: the end of the metric's name, its unit, and whether a label tells the resource.
+/// How Volcano names a resource in a metric: the end of the metric's name, its unit, and whether a label names the resource.
 const RESOURCE_UNITS: [(&str, &str, bool); 3] = [
     ("milli_cpu", "CPU, in milli", false),
     ("memory_bytes", "memory, in bytes", false),
@@ -74,7 +74,7 @@ fn unit_of(resource: &str) -> usize {
     }
 }
 
-/// A figure in the unit that Volcano's own gauge of this name has: scalars in milli, and pods in whole.
+/// Returns a figure in the unit of Volcano's own gauge of this name: scalars in milli, pods in whole.
 fn in_volcanos_unit(resource: &str, figure: i64) -> i64 {
     if matches!(resource, CPU | MEMORY | PODS) {
         figure

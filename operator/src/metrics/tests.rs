@@ -1,4 +1,4 @@
-//! What Prometheus reads.
+//! The text that Prometheus reads.
 
 use engine::overview::{CardFigures, ResourceFigures, StandingFigures, Unsatisfiable};
 
@@ -61,7 +61,7 @@ fn resource_monitoring_metrics_under_volcanos_names() {
         standing: Some(standing),
         ..figures("team-a", "A", 1)
     }]);
-    // Every name with its exact labels: dashboards rely on them.
+    // All names with their exact labels, because dashboards rely on them.
     let figures_of = [
         ("allocated", 0),
         ("deserved", 10),
@@ -79,7 +79,7 @@ fn resource_monitoring_metrics_under_volcanos_names() {
     for (name, more) in figures_of {
         for (unit, labels, allocated) in units {
             let series = format!("volcano_queue_{name}_{unit}{labels}");
-            // As Volcano's own: "2000" for two GPUs.
+            // As in Volcano's own gauges: "2000" for two GPUs.
             let milli = if unit == "scalar_resources" { 1000 } else { 1 };
             let expected = (name != "capacity" || labels != gpu).then(|| ((allocated + more) * milli).to_string());
             assert_eq!(value(&metrics, &series), expected, "{series}");
@@ -92,7 +92,7 @@ fn resource_monitoring_metrics_under_volcanos_names() {
     assert_eq!(of_queue("overused").as_deref(), Some("1"));
     let unlimited = r#"volcano_queue_capacity_scalar_resources{queue_name="team-a",resource="nvidia.com/gpu"}"#;
     assert_eq!(value(&metrics, unlimited), None, "no limit is no number");
-    // Switched off (metricsEnabled: false).
+    // The metrics are switched off (metricsEnabled: false).
     metrics.show_queues(vec![QueueFigures {
         standing: None,
         ..figures("team-a", "A", 1)
@@ -117,7 +117,7 @@ fn what_can_not_be_had_is_shown_by_reason_while_it_is_so() {
     assert_eq!(value(&metrics, series), None);
 }
 
-/// Base units, as Prometheus has them.
+/// The metrics have base units, as Prometheus recommends.
 #[test]
 fn what_is_used_of_a_shared_card_is_a_ratio_and_bytes() {
     let metrics = Metrics::default();

@@ -1,4 +1,4 @@
-//! The requests by which one thing is written. Each has a time limit; none is repeated here.
+//! The requests that write one object. Each request has a time limit; none is repeated here.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -29,20 +29,20 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Objects per page of a list.
 const PAGE: u32 = 100;
 
-/// How a write ended, and after how many requests.
+/// How a write ended, and how many requests it took.
 #[derive(Debug)]
 pub(super) struct Written<T> {
     pub left: T,
     pub requests: u32,
     pub error: Option<RequestError>,
-    /// Whether the API server knows no such kind, or is about to forget it.
+    /// Whether the API server does not know the kind, or is about to remove it.
     pub kind_is_gone: bool,
 }
 
 /// Sends requests, each within the time limit, and counts them.
 #[derive(Clone)]
 pub(super) struct Sender {
-    /// A client of its own, so that its requests share no connection with admissions.
+    /// A separate client, so that its requests share no connection with admissions.
     pub client: Client,
     /// Where requests and errors are counted.
     pub metrics: Arc<Metrics>,
@@ -64,7 +64,7 @@ impl Sender {
     }
 }
 
-/// All objects of a kind, by name; none for one that can't be read.
+/// Returns all objects of a kind by name; the record is none for an object that cannot be read.
 pub(super) async fn list<K: Shown>(sender: Sender) -> Result<Vec<(Arc<str>, Option<Record<K>>)>, RequestError> {
     let api: Api<DeserializeGuard<K>> = Api::all(sender.client.clone());
     let mut page = ListParams::default().limit(PAGE);
@@ -104,7 +104,7 @@ pub(super) async fn write_object<K: Shown>(sender: Sender, name: Arc<str>, plan:
 }
 
 struct Writing<K> {
-    /// What the server answers is not needed, so only its metadata is read.
+    /// The content of the server's answers is not needed, so only their metadata is read.
     api: Api<PartialObjectMeta<K>>,
     sender: Sender,
     name: Arc<str>,
@@ -120,14 +120,14 @@ impl<K: Shown> Writing<K> {
             Plan::Create(record) => self.make(record).await,
             Plan::Update { record, object, status } => match self.update(&record, object, status).await {
                 Ok(()) => Ok(Left::Record(record)),
-                // It is gone since it was listed, as what a node owned that went while nobody led.
+                // The object has gone since it was listed, for example because its node went while no operator led.
                 Err((Left::Nothing, _)) => self.make(record).await,
                 Err(failed) => Err(failed),
             },
         }
     }
 
-    /// Makes the object; one that is there although it was not seen is made to say what it should.
+    /// Creates the object. If the object exists although it was not seen, updates it.
     async fn make(&mut self, record: Arc<Record<K>>) -> Result<Left<K>, (Left<K>, RequestError)> {
         let is_there = !self.create(&record).await?;
         self.update(&record, is_there, true).await?;
@@ -144,7 +144,7 @@ impl<K: Shown> Writing<K> {
         Ok(())
     }
 
-    /// Creates the object; false where it is there already.
+    /// Creates the object; returns false if it already exists.
     async fn create(&mut self, record: &Record<K>) -> Result<bool, (Left<K>, RequestError)> {
         self.requests += 1;
         let mut object = K::object(&self.name, record.spec.clone());
@@ -159,7 +159,8 @@ impl<K: Shown> Writing<K> {
             Ok(_) => Ok(true),
             Err(error) => match error.code() {
                 Some(409) => Ok(false),
-                // Not found, or not allowed while its definition is being removed: no object has that to say.
+                // Codes 404 (not found) and 405 (not allowed, while the definition is being removed) concern the kind: no single object
+                // is answered like this.
                 Some(code) => {
                     self.kind_is_gone = matches!(code, 404 | 405);
                     Err((Left::Nothing, error))
@@ -184,7 +185,7 @@ impl<K: Shown> Writing<K> {
 
     async fn patch_status(&mut self, record: &Record<K>) -> Result<(), (Left<K>, RequestError)> {
         self.requests += 1;
-        // All of it: a merge would leave what is no longer said, such as the last device of a card.
+        // The whole status is replaced: a merge would keep what the status no longer says, such as the last device of a card.
         let patch = Patch::Json::<()>(json_patch::Patch(vec![PatchOperation::Add(AddOperation {
             path: PointerBuf::from_tokens(["status"]),
             value: json!(record.status),
@@ -207,7 +208,7 @@ impl<K: Shown> Writing<K> {
     }
 }
 
-/// What a failed patch leaves behind.
+/// Returns what a failed patch leaves behind.
 fn failed<K: Shown>(error: RequestError) -> (Left<K>, RequestError) {
     match error.code() {
         Some(404) => (Left::Nothing, error),
@@ -215,7 +216,7 @@ fn failed<K: Shown>(error: RequestError) -> (Left<K>, RequestError) {
     }
 }
 
-/// How far a group shows to be.
+/// The phase that a group shows.
 #[derive(Deserialize)]
 struct ShownGroup {
     status: Option<PodGroupStatus>,
@@ -228,8 +229,8 @@ pub(super) async fn write_condition(sender: Sender, pod: PodRef, patch: Value) -
     sender.write(Verb::Patch, Write::PodCondition, request).await
 }
 
-/// Makes a group show how far it is; whether it does then. Volcano's definition has no status of its own: the object is written,
-/// and of it the status alone, so that whoever writes the rest of it meanwhile is not undone.
+/// Writes the phase of a group, and returns whether the group then shows it. Volcano's definition has no status subresource, so the object
+/// itself is patched. The patch only contains the status, so it undoes no other client's changes.
 pub(super) async fn write_group_status(sender: Sender, group: WorkloadRef, patch: Value) -> Result<bool, RequestError> {
     let shown = patch
         .pointer("/status/phase")
@@ -242,7 +243,7 @@ pub(super) async fn write_group_status(sender: Sender, group: WorkloadRef, patch
     Ok(written.status.and_then(|status| status.phase) == shown)
 }
 
-/// Writes an event, or counts it on one that says the same. Leaves the name and the count.
+/// Writes an event, or increases the count of an existing event that says the same. Leaves the event's name and count.
 pub(super) async fn write_event(
     sender: Sender,
     occurrence: &Occurrence,
@@ -268,7 +269,7 @@ pub(super) async fn write_event(
                     kind_is_gone: false,
                 };
             }
-            // It has expired: written anew.
+            // The event has expired, so a new one is written.
             Err(error) if error.code() == Some(404) => {}
             Err(error) => {
                 return Written {
@@ -291,7 +292,7 @@ pub(super) async fn write_event(
             error: None,
             kind_is_gone: false,
         },
-        // An earlier attempt was written, although its answer was lost.
+        // An earlier attempt was written, but its answer was lost.
         Err(error) if error.code() == Some(409) => Written {
             left: Some((event.name_any(), 1)),
             requests,
@@ -317,7 +318,8 @@ mod tests {
 
     use super::*;
 
-    /// At a start, of what has gone with its node meanwhile: a warning each, and nothing shown until it was tried again.
+    /// Otherwise each operator that starts would log a warning for each object that went with its node meanwhile, and show nothing until
+    /// the next try.
     #[tokio::test]
     async fn what_is_gone_since_it_was_listed_is_made_anew_at_once() {
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();

@@ -1,4 +1,4 @@
-//! Events: what happened to an object, for whoever describes it.
+//! Events: what happened to an object, for people who describe the object.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
-/// Who reports, as events show it.
+/// The reporter's name in events.
 const CONTROLLER: &str = "card.volcano.sh/operator";
 /// Namespace of events about objects that have none, by Kubernetes' convention.
 const CLUSTER_NAMESPACE: &str = "default";
 /// Longest message of an event, in bytes (Kubernetes refuses longer ones).
 const LONGEST_NOTE: usize = 1024;
-/// What stands at the end of a message that was too long.
+/// The end of a message that was too long.
 const ELLIPSIS: &str = "...";
-/// How much of an object's name the name of its event repeats: names end at 253 characters, and a time follows.
+/// How many bytes of an object's name are repeated in the name of its event: names have at most 253 characters, and a time follows.
 const LONGEST_STEM: usize = 230;
-/// How long the same event about the same object is counted instead of written again.
+/// For how long the same event about the same object is counted instead of written again.
 const SERIES: Duration = Duration::from_mins(10);
-/// How many events are remembered for that.
+/// How many events are remembered for counting.
 const REMEMBERED: usize = 4096;
 
 /// Whether an event is good or bad.
@@ -31,7 +31,7 @@ const REMEMBERED: usize = 4096;
 pub enum EventKind {
     /// As it should be.
     Normal,
-    /// Somebody should look.
+    /// Something to look at.
     Warning,
 }
 
@@ -40,7 +40,7 @@ pub enum EventKind {
 pub(super) struct Occurrence {
     /// The object it happened to.
     pub regarding: ObjectReference,
-    /// Whether it is good or bad.
+    /// Whether the occurrence is good or bad.
     pub kind: EventKind,
     /// What was being done, in one word.
     pub action: &'static str,
@@ -48,13 +48,13 @@ pub(super) struct Occurrence {
     pub reason: Cause,
     /// Why, in a sentence.
     pub message: String,
-    /// When; different for all occurrences, since events are named by it.
+    /// The time. It differs between all occurrences, since events are named by it.
     pub time: Timestamp,
 }
 
 impl Occurrence {
-    /// The same for occurrences that replace each other while unwritten: same object, same reason. What is said of the configuration says
-    /// each time something else that is to be mended.
+    /// Returns a key that is equal for occurrences that replace each other while unwritten: those with the same object and reason. For the
+    /// configuration, the message is part of the key, since each message names something else to be corrected.
     pub(super) fn key(&self) -> Arc<str> {
         let is_of_configuration = self.regarding.kind.as_deref() == Some("ConfigMap");
         let said = if is_of_configuration { &*self.message } else { "" };
@@ -77,7 +77,7 @@ impl Occurrence {
         .into()
     }
 
-    /// The namespace that the event belongs to.
+    /// Returns the namespace that the event belongs to.
     pub(super) fn namespace(&self) -> &str {
         let namespace = self
             .regarding
@@ -87,7 +87,7 @@ impl Occurrence {
         namespace.unwrap_or(CLUSTER_NAMESPACE)
     }
 
-    /// The event, as `instance` reports it. A second attempt to write it yields the same name, so it is never there twice.
+    /// Returns the event as `instance` reports it. A second attempt to write it has the same name, so the event never exists twice.
     pub(super) fn event(&self, instance: &str) -> Event {
         let stem = shorten(self.regarding.name.as_deref().unwrap_or("cluster"), LONGEST_STEM);
         let stem = stem.trim_end_matches(['.', '-']);
@@ -113,7 +113,7 @@ impl Occurrence {
     }
 }
 
-/// What an event can say of a message. Where that is not all, its end stays, which says what would help.
+/// Shortens a message to what an event can hold. The end of a long message is kept, because it says what would help.
 fn note(message: &str) -> String {
     if message.len() <= LONGEST_NOTE {
         return message.to_owned();
@@ -124,16 +124,16 @@ fn note(message: &str) -> String {
     format!("{start}{ELLIPSIS}{end}")
 }
 
-/// The start of `text`, at most `length` bytes of it.
+/// Returns the beginning of `text`, at most `length` bytes.
 fn shorten(text: &str, length: usize) -> &str {
     &text[..text.floor_char_boundary(length)]
 }
 
-/// The events that were written lately: the same again is counted on the event that is there.
+/// The events that were written lately. A repetition is counted on the existing event.
 #[derive(Debug, Default)]
 pub(super) struct Series {
     written: HashMap<Arc<str>, Written>,
-    /// When each was written, oldest first.
+    /// When each event was written, oldest first.
     order: VecDeque<(Instant, Arc<str>)>,
 }
 
@@ -145,14 +145,14 @@ struct Written {
 }
 
 impl Series {
-    /// Name of the event that says the same, and how often it will have happened.
+    /// Returns the name of an existing event that says the same, and the count that includes this occurrence.
     pub(super) fn find(&mut self, occurrence: &Occurrence, now: Instant) -> Option<(String, i32)> {
         self.expire(now);
         let written = self.written.get(&series_key(occurrence))?;
         Some((written.name.clone(), written.count.saturating_add(1)))
     }
 
-    /// Remembers that an event was written for the `count`th time.
+    /// Remembers that an event was written, with this count.
     pub(super) fn remember(&mut self, occurrence: &Occurrence, name: String, count: i32, now: Instant) {
         let key = series_key(occurrence);
         self.order.push_back((now, Arc::clone(&key)));
@@ -239,7 +239,7 @@ mod tests {
         series.remember(&first, "q.1".to_owned(), 1, start);
         assert_eq!(series.find(&first, start), Some(("q.1".to_owned(), 2)));
         assert_eq!(series.find(&other, start), None);
-        // Counting it again keeps it.
+        // Another count keeps the event remembered.
         series.remember(&first, "q.1".to_owned(), 2, start + SERIES / 2);
         assert_eq!(series.find(&first, start + SERIES), Some(("q.1".to_owned(), 3)));
         assert_eq!(series.find(&first, start + SERIES / 2 + SERIES), None);

@@ -1,4 +1,4 @@
-//! What is to be said about pods and other objects, and not written yet.
+//! Messages about pods and other objects that are not written yet.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,13 +17,12 @@ use super::PodReport;
 use super::event::{EventKind, Occurrence};
 use super::unwritten::Unwritten;
 
-/// What was being done to a pod when an event about it happened.
+/// The action in events about pods.
 const ADMIT: &str = "Admit";
-/// What was being done to any other object.
+/// The action in events about any other object.
 const OBSERVE: &str = "Observe";
 
-/// What is to be said and not written yet. Of each pod only the newest report is kept, of other objects the newest
-/// occurrence per reason.
+/// The messages that are not written yet. Of each pod only the newest report is kept, of other objects the newest occurrence per reason.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     pods: HashMap<Arc<str>, PodMessage>,
@@ -45,12 +44,12 @@ struct PodMessage {
 struct GroupMessage {
     group: WorkloadRef,
     patch: Value,
-    /// Whether it was told that this is refused.
+    /// Whether an event has told that this status is refused.
     told: bool,
 }
 
 impl Messages {
-    /// Takes how a pod stands.
+    /// Takes a report about the state of a pod.
     pub(super) fn pod(&mut self, pod: PodRef, report: PodReport, event: bool, now: Timestamp) {
         let time = self.unique(now);
         let event_before = self.pods.get(&pod.uid).is_some_and(|message| message.event_unwritten);
@@ -64,7 +63,7 @@ impl Messages {
         self.pods.insert(Arc::clone(&message.pod.uid), message);
     }
 
-    /// Takes how far a group is.
+    /// Takes a report about the phase of a group.
     pub(super) fn group(
         &mut self,
         group: WorkloadRef,
@@ -78,29 +77,29 @@ impl Messages {
         self.groups.insert(Arc::clone(&message.group.uid), message);
     }
 
-    /// The patch of a group's status, if it is unwritten.
+    /// Returns the patch of a group's status, if it is unwritten.
     pub(super) fn group_status(&self, uid: &str) -> Option<(WorkloadRef, Value)> {
         let message = self.groups.get(uid)?;
         Some((message.group.clone(), message.patch.clone()))
     }
 
-    /// Whether a group is still to be told that its status is refused; it is from now on.
+    /// Whether a group still has to be told that its status is refused. From now on, it counts as told.
     pub(super) fn tell_of_group(&mut self, uid: &str) -> bool {
         let message = self.groups.get_mut(uid);
         message.is_none_or(|message| !std::mem::replace(&mut message.told, true))
     }
 
-    /// A group's status is written.
+    /// Notes that a group's status is written.
     pub(super) fn group_written(&mut self, uid: &str) {
         self.groups.remove(uid);
     }
 
-    /// Forgets what is not written about a pod.
+    /// Forgets the unwritten messages about a pod.
     pub(super) fn forget_pod(&mut self, uid: &str) {
         self.pods.remove(uid);
     }
 
-    /// Takes an event about another object than a pod's admission; returns its key, and that of one that is given up since there are
+    /// Takes an event that is not about the admission of a pod. Returns its key, and the key of an event that is given up because there are
     /// too many.
     pub(super) fn event(
         &mut self,
@@ -121,23 +120,23 @@ impl Messages {
         })
     }
 
-    /// The namespace of a pod about which something is unwritten.
+    /// Returns the namespace of a pod that has unwritten messages.
     pub(super) fn namespace_of_pod(&self, uid: &str) -> Option<&Arc<str>> {
         self.pods.get(uid).map(|message| &message.pod.namespace)
     }
 
-    /// The namespace of a group whose status is unwritten.
+    /// Returns the namespace of a group whose status is unwritten.
     pub(super) fn namespace_of_group(&self, uid: &str) -> Option<&Arc<str>> {
         self.groups.get(uid).map(|message| &message.group.namespace)
     }
 
-    /// The patch of a pod's condition, if it is unwritten.
+    /// Returns the patch of a pod's condition, if it is unwritten.
     pub(super) fn condition(&self, uid: &str, now: Timestamp) -> Option<(PodRef, Value)> {
         let message = self.pods.get(uid).filter(|message| message.condition_unwritten)?;
         Some((message.pod.clone(), condition_patch(&message.pod, &message.report, now)))
     }
 
-    /// The event about a pod, if it is unwritten.
+    /// Returns the event about a pod, if it is unwritten.
     pub(super) fn pod_event(&self, uid: &str) -> Option<Occurrence> {
         let message = self.pods.get(uid).filter(|message| message.event_unwritten)?;
         Some(Occurrence {
@@ -154,22 +153,22 @@ impl Messages {
         })
     }
 
-    /// The event with this key, if it is unwritten.
+    /// Returns the event with this key, if it is unwritten.
     pub(super) fn other_event(&self, key: &str) -> Option<&Occurrence> {
         self.events.get(key)
     }
 
-    /// A pod's condition is written.
+    /// Notes that a pod's condition is written.
     pub(super) fn condition_written(&mut self, uid: &str) {
         self.settle_pod(uid, |message| message.condition_unwritten = false);
     }
 
-    /// The event about a pod is written.
+    /// Notes that the event about a pod is written.
     pub(super) fn pod_event_written(&mut self, uid: &str) {
         self.settle_pod(uid, |message| message.event_unwritten = false);
     }
 
-    /// An event is written.
+    /// Notes that an event is written.
     pub(super) fn other_event_written(&mut self, key: &str) {
         self.events.remove(key);
     }
@@ -183,7 +182,7 @@ impl Messages {
         }
     }
 
-    /// A time close to `now` that no other message has.
+    /// Returns a time close to `now` that no other message has.
     fn unique(&mut self, now: Timestamp) -> Timestamp {
         let next = self
             .last_time
@@ -194,8 +193,8 @@ impl Messages {
     }
 }
 
-/// A strategic merge patch: conditions merge by type, so that those of others stay, and within one condition what is not
-/// named stays, so that the transition time does while the status does.
+/// Returns a strategic merge patch of a pod's conditions. It merges conditions by type, so conditions of other types stay. Within the
+/// condition, fields that the patch does not name stay, so the transition time stays while the status does.
 fn condition_patch(pod: &PodRef, report: &PodReport, now: Timestamp) -> Value {
     let mut condition = json!({
         "type": ADMITTED_CONDITION,
@@ -209,7 +208,7 @@ fn condition_patch(pod: &PodRef, report: &PodReport, now: Timestamp) -> Value {
     json!({ "metadata": { "uid": &*pod.uid }, "status": { "conditions": [condition] } })
 }
 
-/// A merge patch, by which the list of conditions is replaced: where Cardgate says how far a group is, nobody else does.
+/// Returns a merge patch of a group's status. It replaces the list of conditions: where Cardgate writes a group's phase, nobody else does.
 /// Type and meaning of the condition are Volcano's.
 fn group_patch(group: &WorkloadRef, phase: Phase, refused: Option<(Reason, String)>, now: Timestamp) -> Value {
     let (kind, status, reason, message) = match (refused, phase) {

@@ -1,8 +1,8 @@
 //! What Cardgate shows: the reporter writes inventories, card types, usages, pod conditions and events to the API.
 //!
-//! Whoever decides sends [`Report`]s and never waits. The reporter keeps the newest for each object, compares it with what
-//! the API server already has, and writes what differs within a budget that admissions do not share: conditions and
-//! discoveries first, then events, then numbers of use once things are quiet, those of nodes last.
+//! The deciding thread sends [`Report`]s and never waits. The reporter keeps the newest report for each object and compares it with what
+//! the API server has. It writes the differences within a budget of its own, which admissions do not share: conditions and discoveries
+//! first, then events, then usage numbers once things are quiet, those of nodes last.
 
 mod api;
 mod event;
@@ -28,80 +28,80 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::mpsc;
 pub use writer::Reporter;
 
-/// Something that should be readable in the API. The newest report for an object replaces an older one that is not written
-/// yet. Times in conditions are set by the reporter: the transition time of a condition stays while its status does.
+/// Something that should be readable in the API. The newest report for an object replaces an older report that is not written yet. The
+/// reporter sets the times in conditions: the transition time of a condition stays while its status does.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Report {
-    /// What there is to see of a node, a card or a queue.
+    /// What is shown about a node, a card or a queue.
     Shown(Box<Shown>),
-    /// How a pod stands.
+    /// The state of a pod.
     Pod {
-        /// Whose condition it is.
+        /// The pod that has the condition.
         pod: PodRef,
-        /// What its condition says.
+        /// What the condition says.
         condition: PodReport,
-        /// Whether to say it in an event too.
+        /// Whether an event says it too.
         event: bool,
     },
-    /// How far a group is.
+    /// The progress of a group.
     Group {
-        /// Whose status it is.
+        /// The group that has the status.
         group: WorkloadRef,
         /// The phase that it is to show.
         phase: Phase,
-        /// Why it is not further, in one word and with the numbers.
+        /// Why the group is not further, in one word and in a message with numbers.
         refused: Option<(Reason, String)>,
     },
-    /// A pod is gone or let in: what is not written about it yet never will be.
+    /// A pod is gone or was admitted: messages about it that are not written yet never will be.
     ForgetPod {
-        /// Its unique id.
+        /// The pod's unique id.
         uid: Arc<str>,
     },
     /// Something happened to an object.
     Event {
         /// The object. Events of an object without namespace are kept in the namespace `default`.
         regarding: Box<ObjectReference>,
-        /// Whether it is good or bad.
+        /// Whether the event is good or bad.
         kind: EventKind,
         /// Why, in one word.
         reason: Cause,
         /// Why, in a sentence.
         message: String,
     },
-    /// Everything there is has been reported once: what the API has beyond it belongs to nodes, cards and queues that are
-    /// gone, and is removed.
+    /// Everything that exists has been reported once. Whatever the API has beyond it belongs to nodes, cards and queues that are gone, and
+    /// is removed.
     Synced,
 }
 
 /// The condition `card.volcano.sh/Admitted` of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodReport {
-    /// Whether the pod was let in.
+    /// Whether the pod was admitted.
     pub status: bool,
     /// Whether the pod already has the condition with this status, so that its transition time stays.
     pub same_status: bool,
     /// Why, in one word.
     pub reason: Cause,
-    /// Why, with the numbers.
+    /// Why, in a message with numbers.
     pub message: String,
 }
 
-/// Where reports are sent. Sending never waits: the reporter takes in what is sent without waiting for what it writes, so
-/// the channel needs no bound.
+/// The sending end for reports. Sending never waits. The channel needs no bound, since the reporter takes reports in without waiting for
+/// its own writes.
 #[derive(Debug, Clone)]
 pub struct Reports(mpsc::UnboundedSender<Report>);
 
-/// What the reporter takes reports from.
+/// The receiving end for reports.
 pub type Inbox = mpsc::UnboundedReceiver<Report>;
 
-/// Both ends of the way to the reporter.
+/// Returns both ends of the channel to the reporter.
 pub fn channel() -> (Reports, Inbox) {
     let (sender, inbox) = mpsc::unbounded_channel();
     (Reports(sender), inbox)
 }
 
 impl Reports {
-    /// Sends a report. Once the reporter has ended, as it does when the program does, nobody is left to read it.
+    /// Sends a report. The reporter ends when the program does; then the report is dropped.
     pub fn send(&self, report: Report) {
         if self.0.send(report).is_err() {
             tracing::debug!("the reporter has ended");

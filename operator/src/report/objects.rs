@@ -11,10 +11,10 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::shown::{Shown, owner_uid};
 
-/// What an object says.
+/// The content of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Record<K: Shown> {
-    /// Unique id of its owner; empty where the kind has none.
+    /// Unique id of the object's owner; empty if the kind has no owner.
     pub owner_uid: Box<str>,
     pub spec: K::Spec,
     pub status: K::Status,
@@ -23,29 +23,29 @@ pub(super) struct Record<K: Shown> {
 /// What has to be written about one object.
 #[derive(Debug)]
 pub(super) enum Plan<K: Shown> {
-    /// Nothing: it is as it should be.
+    /// Nothing: the object is as it should be.
     Nothing,
-    /// It is not there yet.
+    /// The object does not exist yet.
     Create(Arc<Record<K>>),
-    /// It is there and says something else.
+    /// The object exists with another content.
     Update {
-        /// What it should say.
+        /// The content that it should have.
         record: Arc<Record<K>>,
         /// Whether the owner or the specification differ.
         object: bool,
         /// Whether the status differs.
         status: bool,
     },
-    /// It should not be there.
+    /// The object should not exist.
     Delete,
 }
 
-/// What a write left behind.
+/// What a write left behind in the API server.
 #[derive(Debug)]
 pub(super) enum Left<K: Shown> {
     Record(Arc<Record<K>>),
     Nothing,
-    /// An object of which it is not certain what it says.
+    /// An object whose content is not certain.
     Unknown,
 }
 
@@ -53,14 +53,14 @@ pub(super) enum Left<K: Shown> {
 #[derive(Debug)]
 pub(super) struct Objects<K: Shown> {
     wanted: HashMap<Arc<str>, Arc<Record<K>>>,
-    /// What the API server has; none for an object of which that is not known. Once written, an object's record is shared
+    /// What the API server has; the record is none for an object whose content is not known. Once written, an object's record is shared
     /// with [`Self::wanted`].
     there: HashMap<Arc<str>, Option<Arc<Record<K>>>>,
-    /// Whether the API server's objects have been listed: before, nothing can be compared.
+    /// Whether the API server's objects have been listed. Before that, nothing can be compared.
     listed: bool,
-    /// Whether everything that should be there has been reported once: before, nothing is superfluous.
+    /// Whether everything that should exist has been reported once. Before that, nothing is superfluous.
     synced: bool,
-    /// While a list is under way: what was written since it began, and may say something else in it.
+    /// While a list is under way: the names of the objects that were written since it began. The list may contain older content of them.
     written_since: Option<HashSet<Arc<str>>>,
 }
 
@@ -75,7 +75,7 @@ impl<K: Shown> Objects<K> {
         }
     }
 
-    /// Sets what an object should say, or that it should not be there. Returns whether that differs from what is there.
+    /// Sets what an object should say, or that it should not exist. Returns whether that differs from what the API server has.
     pub(super) fn want(&mut self, name: &Arc<str>, record: Option<Record<K>>, now: Timestamp) -> bool {
         let Some(mut record) = record else {
             self.wanted.remove(name);
@@ -90,18 +90,18 @@ impl<K: Shown> Objects<K> {
         self.listed && differs
     }
 
-    /// Somebody has removed an object; whether it should be there.
+    /// Notes that somebody has removed an object. Returns whether the object should exist.
     pub(super) fn gone(&mut self, name: &Arc<str>) -> bool {
         self.there.remove(name);
         self.listed && self.wanted.contains_key(name)
     }
 
-    /// A list of what the API server has begins.
+    /// Notes that a list of what the API server has begins.
     pub(super) fn begin_list(&mut self) {
         self.written_since = Some(HashSet::new());
     }
 
-    /// Takes what the API server has, and returns what has to be written.
+    /// Takes a list of what the API server has. Returns the names of the objects that have to be written.
     pub(super) fn end_list(&mut self, objects: Vec<(Arc<str>, Option<Record<K>>)>, now: Timestamp) -> Vec<Arc<str>> {
         let known = std::mem::take(&mut self.there);
         let mut there: HashMap<_, _> = objects
@@ -119,7 +119,7 @@ impl<K: Shown> Objects<K> {
         self.listed = true;
         let mut differing = self.superfluous();
         let mut names: Vec<_> = self.wanted.keys().cloned().collect();
-        // By name, so that the same objects are always written in the same order.
+        // Sorted by name, so that the same objects are always written in the same order.
         names.sort();
         for name in names {
             if !matches!(self.plan(&name, now), Plan::Nothing) {
@@ -129,7 +129,7 @@ impl<K: Shown> Objects<K> {
         differing
     }
 
-    /// Everything that should be there has been reported once; returns what is superfluous.
+    /// Notes that everything that should exist has been reported once. Returns the names of superfluous objects.
     pub(super) fn sync(&mut self) -> Vec<Arc<str>> {
         self.synced = true;
         self.superfluous()
@@ -145,7 +145,7 @@ impl<K: Shown> Objects<K> {
         names
     }
 
-    /// What has to be written about an object now.
+    /// Returns what has to be written about an object now.
     pub(super) fn plan(&mut self, name: &Arc<str>, now: Timestamp) -> Plan<K> {
         match (self.wanted.get_mut(name), self.there.get(name)) {
             (None, None) => Plan::Nothing,
@@ -179,7 +179,7 @@ impl<K: Shown> Objects<K> {
         }
     }
 
-    /// A write has ended.
+    /// Notes what a write left behind when it ended.
     pub(super) fn written(&mut self, name: &Arc<str>, left: Left<K>) {
         if let Some(names) = &mut self.written_since {
             names.insert(Arc::clone(name));
@@ -193,7 +193,7 @@ impl<K: Shown> Objects<K> {
 }
 
 impl<K: Shown> Record<K> {
-    /// Reads an object; none where it has no status yet.
+    /// Reads an object; none if it has no status yet.
     pub(super) fn read(object: &K) -> Option<Self> {
         Some(Self {
             owner_uid: owner_uid(object).into(),
@@ -203,8 +203,8 @@ impl<K: Shown> Record<K> {
     }
 }
 
-/// Sets the transition times of the conditions: that of the same condition in `there` where its status is the same, else
-/// `now`, in whole seconds as the API keeps them.
+/// Sets the transition times of the conditions. If the same condition in `there` has the same status, its time is kept; otherwise the time
+/// is `now`, in whole seconds as the API keeps them.
 fn stamp<K: Shown>(record: &mut Record<K>, there: Option<&Record<K>>, now: Timestamp) {
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let known = there.map_or(&[][..], |there| K::conditions(&there.status));

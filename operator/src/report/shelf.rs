@@ -14,12 +14,12 @@ use super::queue::Outcome;
 use super::shown::Shown;
 use crate::request::RequestError;
 
-/// How often the objects are listed, so that what somebody else changed or removed is put right.
+/// How often the objects are listed, so that changes and removals by others are corrected.
 const RELIST: Duration = Duration::from_mins(10);
-/// When a list that failed is tried again.
+/// The time after which a failed list is tried again.
 const RELIST_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
-/// What a list of the API server's objects ends in: names and records, none for an object that can't be read.
+/// The result of a list of the API server's objects: names and records. The record is none for an object that cannot be read.
 pub(super) type List<K> = Result<Vec<(Arc<str>, Option<Record<K>>)>, RequestError>;
 
 /// The objects of one kind, and when they are to be listed.
@@ -43,7 +43,7 @@ impl<K: Shown> Shelf<K> {
         Some(api::list::<K>(sender.clone()).boxed())
     }
 
-    /// Takes a list, and returns the names of what has to be written.
+    /// Takes the result of a list, and returns the names of the objects that have to be written.
     pub(super) fn listed(&mut self, list: List<K>, now: Instant, time: Timestamp) -> Vec<Arc<str>> {
         match list {
             Ok(objects) => {
@@ -58,12 +58,12 @@ impl<K: Shown> Shelf<K> {
         }
     }
 
-    /// What the API server has is looked at now, unless it is being looked at.
+    /// Makes the next list due now, unless one is under way.
     pub(super) fn list_at_once(&mut self, now: Instant) {
         self.list_at = self.list_at.map(|_| now);
     }
 
-    /// What the API server has is looked at soon: something is not as it was left.
+    /// Makes the next list due soon, because something is not as it was left.
     pub(super) fn list_soon(&mut self, now: Instant) {
         self.list_at = self.list_at.map(|at| at.min(now + RELIST_AFTER_FAILURE));
     }
@@ -72,7 +72,7 @@ impl<K: Shown> Shelf<K> {
         self.objects.written(name, written.left);
         let outcome = match written.error {
             None => Outcome::Settled,
-            // The kind itself is gone, or going: once it can be listed again, everything is written anew.
+            // The kind itself is gone, or is being removed. Once it can be listed again, everything is written anew.
             Some(error) if written.kind_is_gone => {
                 tracing::warn!(kind = %K::kind(&()), %error, "the definition is missing: nothing can be shown");
                 self.list_soon(now);

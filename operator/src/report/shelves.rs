@@ -1,4 +1,4 @@
-//! The shelves of all kinds that are shown: which object a report is about, and what becomes of requests about them.
+//! The shelves of all kinds that are shown: which object a report is about, and what follows from requests about the objects.
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ use super::shown::Shown;
 use super::taken::Taken;
 use crate::metrics::Write;
 
-/// A request has ended: has its shelf take in what came of it.
+/// The end of a request: a function that makes the request's shelf take in the result.
 pub(super) type Ended = Box<dyn FnOnce(&mut Shelves, Instant, Timestamp) -> Settled + Send>;
 
-/// What came of a request.
+/// The result of a request.
 pub(super) enum Settled {
     /// How the write of an object ended, and how many requests it took.
     Write(Target, Outcome, u32),
-    /// What has to be written, by a list.
+    /// The objects that have to be written, according to a list.
     List(Vec<Target>),
 }
 
-/// A shelf of each kind.
+/// One shelf for each kind.
 pub(super) struct Shelves {
     inventories: Shelf<CardInventory>,
     card_types: Shelf<CardType>,
@@ -64,20 +64,20 @@ impl Shelves {
         }
     }
 
-    /// When lists are due.
+    /// Returns when lists are due.
     pub(super) fn list_at(&self) -> impl Iterator<Item = Instant> {
         let lists = [self.inventories.list_at, self.card_types.list_at, self.usages.list_at];
         lists.into_iter().flatten()
     }
 
-    /// All lists are due now, but those that are under way.
+    /// Makes all lists due now, except those that are under way.
     pub(super) fn list_at_once(&mut self, now: Instant) {
         self.inventories.list_at_once(now);
         self.card_types.list_at_once(now);
         self.usages.list_at_once(now);
     }
 
-    /// The lists that are due.
+    /// Starts the lists that are due.
     pub(super) fn start_lists(&mut self, sender: &Sender, now: Instant) -> [Option<BoxFuture<'static, Ended>>; 3] {
         [
             self.start_list::<CardInventory>(sender, now),
@@ -97,7 +97,7 @@ impl Shelves {
         Some(list.map(ended).boxed())
     }
 
-    /// The write of an object; none where there is nothing to write any more.
+    /// Returns the write of an object; none if there is nothing to write any more.
     pub(super) fn write(
         &mut self,
         sender: Sender,
@@ -132,8 +132,8 @@ impl Shelves {
         Some(async move { ended(Arc::clone(&name), api::write_object::<K>(sender, name, plan).await) }.boxed())
     }
 
-    /// Takes in what is to be shown: the write that it is for, whether it differs from what is there, and whether somebody
-    /// waits for it.
+    /// Takes in what is to be shown. Returns the target of the write, whether the content differs from what the API server has, and whether
+    /// somebody waits for it.
     pub(super) fn want(&mut self, shown: overview::Shown, time: Timestamp) -> (Target, bool, bool) {
         match shown {
             overview::Shown::Inventory {
@@ -186,7 +186,7 @@ impl Shelves {
         (K::TARGET(name), differs, prompt)
     }
 
-    /// What has to be written, once all that is to be shown is known.
+    /// Returns what has to be written, once everything that is to be shown is known.
     pub(super) fn sync(&mut self) -> Vec<Target> {
         let inventories = self.inventories.objects.sync().into_iter().map(Target::Inventory);
         let card_types = self.card_types.objects.sync().into_iter().map(Target::CardType);
@@ -194,7 +194,7 @@ impl Shelves {
         inventories.chain(card_types).chain(usages).collect()
     }
 
-    /// Somebody else has removed something, or may have: what has to be written anew, where that is known.
+    /// Notes that somebody else has removed an object, or may have. Returns the object that has to be written anew, if that is known.
     pub(super) fn miss(&mut self, Taken { kind, name }: &Taken, now: Instant) -> Option<Target> {
         match kind {
             Write::CardInventory => self.miss_one::<CardInventory>(name.as_ref(), now),

@@ -25,13 +25,13 @@ pub(super) trait Shown:
     + DeserializeOwned
     + Content
 {
-    /// How writes of it are counted.
+    /// How writes of the kind are counted.
     const WRITE: Write;
-    /// The write about the object of this name.
+    /// The target of a write about the object of this name.
     const TARGET: fn(Arc<str>) -> Target;
-    /// The object, to be created.
+    /// Returns the object, for its creation.
     fn object(name: &str, spec: Self::Spec) -> Self;
-    /// API version, kind and name of the object that owns it: garbage collection removes it with its owner.
+    /// Returns API version, kind and name of the object's owner. Garbage collection removes the object with its owner.
     fn owner(spec: &Self::Spec) -> Option<(&'static str, &'static str, &str)>;
     /// The conditions in a status.
     fn conditions(status: &Self::Status) -> &[Condition];
@@ -39,12 +39,12 @@ pub(super) trait Shown:
     fn conditions_mut(status: &mut Self::Status) -> &mut [Condition];
 }
 
-/// What objects are made of.
+/// Bounds for specifications and statuses.
 pub(super) trait Content: Debug + Clone + PartialEq + Serialize + Send + Sync + 'static {}
 
 impl<T: Debug + Clone + PartialEq + Serialize + Send + Sync + 'static> Content for T {}
 
-/// The reference to the owner of an object with this specification.
+/// Returns the reference to the owner of an object with this specification.
 pub(super) fn owner_reference<K: Shown>(spec: &K::Spec, uid: &str) -> Option<OwnerReference> {
     let (api_version, kind, name) = K::owner(spec)?;
     Some(OwnerReference {
@@ -56,7 +56,7 @@ pub(super) fn owner_reference<K: Shown>(spec: &K::Spec, uid: &str) -> Option<Own
     })
 }
 
-/// The unique id of the owner of an object; empty where it has none, or others than it should.
+/// Returns the unique id of an object's owner; empty if it has no owner, or other owners than it should.
 pub(super) fn owner_uid<K: Shown>(object: &K) -> &str {
     match object.meta().owner_references.as_deref() {
         Some([owner]) if owner_reference::<K>(object.spec(), &owner.uid).as_ref() == Some(owner) => &owner.uid,
@@ -64,7 +64,7 @@ pub(super) fn owner_uid<K: Shown>(object: &K) -> &str {
     }
 }
 
-/// What is the same of all kinds, but for their names.
+/// The parts of the implementation that only differ by names.
 macro_rules! alike {
     ($write:ident, $target:ident) => {
         const WRITE: Write = Write::$write;
@@ -95,7 +95,7 @@ impl Shown for CardInventory {
 impl Shown for CardType {
     alike!(CardType, CardType);
 
-    /// Cards are on many nodes: nobody owns their type.
+    /// Cards of a type are on many nodes, so no node owns the type.
     fn owner(_: &CardTypeSpec) -> Option<(&'static str, &'static str, &str)> {
         None
     }
@@ -104,7 +104,7 @@ impl Shown for CardType {
 impl Shown for CardUsage {
     alike!(CardUsage, Usage);
 
-    /// What no queue is charged for is nobody's.
+    /// Usage that no queue is charged for has no owner.
     fn owner(spec: &CardUsageSpec) -> Option<(&'static str, &'static str, &str)> {
         let queue = Some(spec.queue.as_str()).filter(|queue| !queue.is_empty())?;
         Some(("scheduling.volcano.sh/v1beta1", "Queue", queue))

@@ -1,7 +1,7 @@
-//! What somebody else takes away of what is shown: it is written anew.
+//! Finds out when somebody else removes an object that is shown, so that it is written anew.
 //!
-//! Only names are watched, and nothing is kept of them: an object that is gone is said to be, and what became of others while
-//! the watch was interrupted is for a list to find.
+//! Only names are watched, and none are kept: this module reports each removed object. After an interruption of the watch, a list has to
+//! find what changed meanwhile.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use tokio::sync::{mpsc, watch};
 use super::shown::Shown;
 use crate::metrics::Write;
 
-/// Something is gone.
+/// An object was removed.
 #[derive(Debug)]
 pub(super) struct Taken {
     /// The kind of the object.
     pub kind: Write,
-    /// Its name; none where it is not known what is gone.
+    /// Its name; none if it is not known which object was removed.
     pub name: Option<Arc<str>>,
 }
 
-/// Says what is gone of one kind, while this replica leads.
+/// Reports removed objects of one kind, while this replica leads.
 pub(super) async fn watch<K: Shown>(client: Client, mut leader: watch::Receiver<bool>, taken: mpsc::Sender<Taken>) {
     while leader.wait_for(|leads| *leads).await.is_ok() {
         let mut led_on = leader.clone();
@@ -43,7 +43,7 @@ async fn follow<K: Shown>(client: &Client, taken: &mpsc::Sender<Taken>) {
     while let Some(change) = changes.next().await {
         let name = match change {
             Ok(watcher::Event::Delete(object)) => Some(object.name_any().into()),
-            // What the first list has, the writer has listed too.
+            // The writer has also listed what the first list contains.
             Ok(watcher::Event::InitDone) if std::mem::replace(&mut listed, true) => None,
             Ok(_) => continue,
             Err(error) => {

@@ -1,4 +1,4 @@
-//! Events that are not written yet: so many in all, and of each namespace.
+//! Events that are not written yet. Their number is bounded, in all and for each namespace.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,22 +7,23 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::event::Occurrence;
 
-/// How many there are in all. They are one per object and reason, so this is reached only where the API server takes no events, or
-/// somebody has more happen than is written.
+/// The largest number of events in all. There is one event per object and reason. So this number is only reached if the API server takes no
+/// events, or if somebody causes more events than are written.
 const MOST: usize = 10_000;
-/// How many of one namespace: nobody else's wait behind more.
+/// The largest number of events of one namespace. So the events of other namespaces never wait behind more.
 const MOST_OF_ONE: usize = MOST / 4;
 
 /// The newest occurrence of each event.
 #[derive(Debug, Default)]
 pub(super) struct Unwritten {
     events: HashMap<Arc<str>, Occurrence>,
-    /// The keys of each namespace's, by time; those of objects without namespace are one too.
+    /// The keys of the events of each namespace, by time. Objects without namespace count as one namespace.
     namespaces: HashMap<Box<str>, BTreeSet<(Timestamp, Arc<str>)>>,
 }
 
 impl Unwritten {
-    /// Takes an event in. Returns its key, and that of the one that is given up for it: the oldest of the namespace that has too many.
+    /// Takes an event in. Returns its key, and the key of an event that is given up for it: the oldest event of a namespace that has too
+    /// many.
     pub(super) fn take(&mut self, occurrence: Occurrence) -> (Arc<str>, Option<Arc<str>>) {
         let key = occurrence.key();
         self.remove(&key);
@@ -34,7 +35,7 @@ impl Unwritten {
         (key, given_up)
     }
 
-    /// The event with this key.
+    /// Returns the event with this key.
     pub(super) fn get(&self, key: &str) -> Option<&Occurrence> {
         self.events.get(key)
     }
@@ -103,7 +104,7 @@ mod tests {
         for object in 1..MOST_OF_ONE {
             assert_eq!(events.take(event("crowd", object, object + 1)).1, None);
         }
-        // One that is known is renewed, and no longer the oldest.
+        // A known event is renewed, and is then no longer the oldest.
         assert_eq!(events.take(event("crowd", 0, MOST)), (Arc::clone(&first), None));
         assert_eq!(events.get(&first).unwrap().message, MOST.to_string());
         let (_, given_up) = events.take(event("crowd", MOST_OF_ONE, MOST + 1));
@@ -116,7 +117,7 @@ mod tests {
         let mut events = Unwritten::default();
         for place in 0..MOST {
             let namespace = (place % 5).to_string();
-            // Some of them at the same time.
+            // Some of the events have the same time.
             assert_eq!(events.take(event(&namespace, place, place / 10)).1, None);
         }
         events.remove(&event("0", 0, 0).key());

@@ -1,4 +1,4 @@
-//! The reporter's task: takes reports in, and writes what the queue says may be written.
+//! The reporter's task: takes reports in, and writes them when the write queue allows it.
 
 mod ends;
 
@@ -30,28 +30,28 @@ use crate::metrics::Metrics;
 use crate::request::RequestError;
 use crate::traffic::Traffic;
 
-/// How long a pod's condition waits before it is written: a pod that is let in a moment later never needs it.
+/// How long a pod's condition waits before it is written. A pod that is admitted a moment later never needs it.
 const SETTLE: Duration = Duration::from_millis(200);
-/// How long a write is waited for before the next one begins beside it.
+/// How long a write is waited for before another one begins beside it.
 const IN_TIME: Duration = Duration::from_secs(2);
-/// Reports taken in at a time.
+/// Number of reports taken in at a time.
 const BATCH: usize = 1024;
 
 /// What the reporter is started with.
 pub struct Reporter {
-    /// A client of its own, so that its requests share no connection with admissions.
+    /// A separate client, so that its requests share no connection with admissions.
     pub client: Client,
-    /// The name of this replica, as events show it.
+    /// The name of this replica in events.
     pub instance: String,
-    /// Whether this replica leads; nothing is written while it does not.
+    /// Whether this replica leads. Nothing is written while it does not.
     pub leadership: Leadership,
     /// Where requests and errors are counted.
     pub metrics: Arc<Metrics>,
 }
 
 impl Reporter {
-    /// Reports until nobody can send a report any more, or nobody says who leads. What is being written then is finished,
-    /// what is waiting is not: who leads next writes it.
+    /// Reports until no sender of reports is left, or the election has ended. Running writes are finished then. Waiting writes are not
+    /// begun: the next leader writes them.
     pub async fn run(self, mut inbox: Inbox) {
         let mut leader = self.leadership.changes();
         let (taken, mut missed) = mpsc::channel(BATCH);
@@ -106,28 +106,28 @@ impl Reporter {
     }
 }
 
-/// Something that was going on has ended.
+/// The end of a list or write.
 enum Done {
-    /// A request about what is shown.
+    /// The end of a request about an object that is shown.
     Shown(Ended),
     Condition(PodRef, Result<(), RequestError>),
-    /// Whether the group shows it then.
+    /// The boolean says whether the group then shows the phase.
     Group(WorkloadRef, Result<bool, RequestError>),
     Event(Target, Box<Occurrence>, Written<Option<(String, i32)>>),
 }
 
-/// A write that goes on.
+/// A running write.
 struct Write {
     target: Target,
-    /// Empty where what it writes is in none.
+    /// The namespace of the object; empty if it has none.
     namespace: Arc<str>,
     end: BoxFuture<'static, Done>,
 }
 
-/// What has come of something that goes on.
+/// A step in the course of a list or write.
 enum Step {
     Listed(Done),
-    /// A write is not answered in time.
+    /// The write is not answered in time.
     Late(Write),
     Written {
         namespace: Arc<str>,
@@ -137,7 +137,7 @@ enum Step {
 }
 
 impl Write {
-    /// Until it has ended, or is late.
+    /// Waits until the write has ended, or is late.
     async fn begin(mut self) -> Step {
         match timeout(IN_TIME, &mut self.end).await {
             Ok(done) => Step::Written {
@@ -149,7 +149,7 @@ impl Write {
         }
     }
 
-    /// Until it has ended, though it is late.
+    /// Waits until the write has ended, although it is late.
     async fn go_on(self) -> Step {
         Step::Written {
             done: self.end.await,
@@ -191,7 +191,8 @@ impl State {
         }
     }
 
-    /// By the clock: a replica that stood still would write for one that leads by now, before its election finds out.
+    /// Whether this replica leads, by the clock. A replica that stood still would otherwise write although another one leads, until its
+    /// election finds out.
     fn leads(&self) -> bool {
         self.leadership.holds()
     }
@@ -207,7 +208,7 @@ impl State {
         match report {
             Report::Shown(shown) => {
                 let (target, differs, prompt) = self.shelves.want(*shown, time);
-                // What is waiting or being written may be something else than what is wanted now, even where that is there.
+                // A waiting or running write may have another content than is wanted now, even if the API server has the wanted content.
                 if differs || self.queue.is_pending(&target) {
                     let urgency = if prompt {
                         Urgency::Prompt
@@ -222,7 +223,7 @@ impl State {
                 self.messages.pod(pod, condition, event, time);
                 let condition = Target::Condition(Arc::clone(&uid));
                 self.queue.offer(&condition, Urgency::Prompt, now + SETTLE, now);
-                // While it can't be written, the event says it.
+                // While the condition cannot be written, the event says it.
                 if event && self.queue.has_failed(&condition) {
                     self.queue.offer(&Target::PodEvent(uid), Urgency::Event, now, now);
                 }
@@ -264,7 +265,7 @@ impl State {
         }
     }
 
-    /// Starts what may be started.
+    /// Starts the lists and writes that may start now.
     fn start(&mut self, now: Instant) {
         if !self.leads() {
             return;
@@ -288,7 +289,7 @@ impl State {
         }
     }
 
-    /// The namespace of what a write is about; empty where it is in none.
+    /// Returns the namespace of the object that a write is about; empty if it has none.
     fn namespace(&self, target: &Target) -> Arc<str> {
         let namespace = match target {
             Target::Inventory(_) | Target::CardType(_) | Target::Usage(_) => None,
@@ -302,7 +303,7 @@ impl State {
         namespace.unwrap_or_default()
     }
 
-    /// Takes in what has come of something that goes on.
+    /// Takes in a step of a list or write.
     fn step(&mut self, step: Step, now: Instant, time: Timestamp) {
         match step {
             Step::Listed(done) => self.end(done, now, time),
@@ -322,7 +323,7 @@ impl State {
         }
     }
 
-    /// The write about `target`; none where there is nothing to write any more.
+    /// Returns the write about `target`; none if there is nothing to write any more.
     fn write(&mut self, target: &Target, now: Instant) -> Option<BoxFuture<'static, Done>> {
         let sender = self.sender.clone();
         let time = clock::now();

@@ -1,6 +1,6 @@
 use super::*;
 
-/// How many of so many writes may begin, and do.
+/// Begins as many of `writes` writes as may begin, and returns their number.
 fn begin(traffic: &mut Traffic, namespace: &str, writes: usize) -> usize {
     let begins = |_: &usize| {
         let may = traffic.has_room(namespace);

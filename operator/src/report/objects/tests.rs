@@ -1,4 +1,4 @@
-//! What has to be written, given what is there.
+//! What has to be written, given what exists.
 
 use crds::card_inventory::{CardInventory, CardInventorySpec};
 use engine::discovery::Problem;
@@ -32,7 +32,7 @@ fn name() -> Arc<str> {
     "n".into()
 }
 
-/// The objects after the API server had `there` in a list.
+/// Returns the objects after a list of the API server with `there`.
 fn listed(there: Option<Record<CardInventory>>) -> Inventories {
     let mut objects = Inventories::new();
     objects.begin_list();
@@ -40,7 +40,7 @@ fn listed(there: Option<Record<CardInventory>>) -> Inventories {
     objects
 }
 
-/// Transition times in seconds, by condition.
+/// Returns the transition times in seconds, by condition.
 fn times(objects: &mut Inventories, now: i64) -> Vec<i64> {
     let (Plan::Create(record) | Plan::Update { record, .. }) = objects.plan(&name(), at(now)) else {
         panic!("nothing to write");
@@ -70,7 +70,7 @@ fn nothing_is_written_before_the_list_and_nothing_that_is_there() {
     assert!(!objects.want(&name(), Some(usable()), at(2)));
     assert!(matches!(objects.plan(&name(), at(2)), Plan::Nothing));
 
-    // After a restart it is there already, whatever the time.
+    // After a restart the object exists already, whatever the time.
     let Plan::Create(there) = listed_plan() else {
         panic!("it is not there")
     };
@@ -94,10 +94,10 @@ fn transition_times_change_with_the_status_of_their_condition_alone() {
     assert!(objects.want(&name(), Some(record(Usability::Cordoned, &[])), at(3)));
     assert_eq!(times(&mut objects, 3), [2, 2, 3]);
     write(&mut objects, 3);
-    // Another reason for the same status.
+    // The reason changes, the status does not.
     assert!(objects.want(&name(), Some(record(Usability::NotReady, &[])), at(4)));
     assert_eq!(times(&mut objects, 4), [2, 2, 3]);
-    // Back to what is there, before it was written.
+    // The record is back to what exists, before the change was written.
     assert!(!objects.want(&name(), Some(record(Usability::Cordoned, &[])), at(5)));
     assert!(matches!(objects.plan(&name(), at(5)), Plan::Nothing));
 }
@@ -198,7 +198,7 @@ fn a_list_puts_right_what_somebody_else_did() {
     let edited = record(Usability::Cordoned, &[]);
     assert_eq!(objects.end_list(vec![(name(), Some(edited))], at(3)), [name()]);
     write(&mut objects, 3);
-    // What is written while the list is under way is newer.
+    // An object that is written while the list is under way is newer than the list.
     objects.begin_list();
     objects.want(&name(), Some(record(Usability::NotReady, &[])), at(4));
     write(&mut objects, 4);
@@ -224,7 +224,7 @@ fn a_record_is_what_an_object_says() {
     let owner = owner_reference::<CardInventory>(&object.spec, "uid").unwrap();
     object.owner_references_mut().push(owner.clone());
     assert_eq!(Record::read(&object), Some(usable()));
-    // Somebody else's reference: garbage collection would wait for both owners.
+    // With somebody else's owner reference, garbage collection would wait for both owners.
     object.owner_references_mut().push(owner);
     assert_eq!(Record::read(&object), Some(without_owner));
 }

@@ -34,7 +34,7 @@ impl Clock {
         self.now += time;
     }
 
-    /// How long until there is something to take; the queue must have nothing before and something then.
+    /// Returns how long it takes until there is something to take. The queue must have nothing before that, and something then.
     #[track_caller]
     fn wait(&mut self) -> Duration {
         let at = self.queue.wake_at().expect("something waits");
@@ -95,7 +95,7 @@ fn who_has_much_to_hear_at_once_keeps_nobody_else_from_being_written() {
         clock.done(&target, Outcome::Settled);
         taken.push(target);
     }
-    // What has been due for longest.
+    // The event has been due for longest.
     assert_eq!(
         taken.iter().position(|target| *target == event("e")),
         Some(3),
@@ -113,7 +113,7 @@ fn a_write_that_is_withdrawn_is_never_made() {
     clock.queue.withdraw(&condition("p"));
     clock.pass(QUIET);
     assert_eq!((clock.take(), clock.queue.wake_at()), (None, None));
-    // Also one that goes on and fails.
+    // The same holds for a running write that fails.
     clock.offer(&condition("p"), Urgency::Prompt);
     assert_eq!(clock.take(), Some(condition("p")));
     clock.queue.withdraw(&condition("p"));
@@ -148,7 +148,7 @@ fn numbers_of_use_wait_for_quiet() {
     assert_eq!(clock.take(), Some(inventory("m")));
 }
 
-/// When the first five of the numbers are written that are offered every 50 ms from now on, and which.
+/// Offers numbers every 50 ms from now on, and returns the first five that are written and when.
 fn written_without_quiet(urgency: Urgency, pace: &Pace) -> Vec<(Duration, Target)> {
     let mut clock = Clock::new();
     let start = clock.now;
@@ -169,7 +169,7 @@ fn without_quiet_numbers_of_use_trickle_after_the_longest_wait() {
     for (urgency, pace) in [(Urgency::Usage, BUSY), (Urgency::NodeUsage, BUSY_NODES)] {
         let expected: Vec<_> = (0..5_u32)
             .map(|place| {
-                // The oldest first; the first of them was offered at the start.
+                // The oldest numbers come first; the first of them were offered at the start.
                 (
                     pace.longest_wait + pace.interval * place,
                     inventory(&(u64::from(place) * 50).to_string()),
@@ -190,7 +190,7 @@ fn a_thousand_nodes_do_not_make_a_queue_wait() {
     let queue = Target::Usage("team-a".into());
     clock.offer(&queue, Urgency::of_use(&queue));
     clock.pass(BUSY.longest_wait);
-    // Pods are still being let in.
+    // Pods are still being admitted.
     let node = inventory("0");
     clock.offer(&node, Urgency::of_use(&node));
     assert_eq!((clock.take(), clock.take()), (Some(queue), None));
@@ -210,7 +210,7 @@ fn numbers_of_use_of_one_object_keep_their_interval_and_discoveries_do_not() {
     clock.offer(&inventory("n"), Urgency::Prompt);
     assert_eq!(clock.take(), Some(inventory("n")));
     clock.done(&inventory("n"), Outcome::Settled);
-    // Nothing is remembered of objects that have rested.
+    // The queue forgets objects that have rested.
     clock.pass(USAGE_INTERVAL);
     assert_eq!(
         (clock.take(), clock.queue.slots.len(), clock.queue.resting.len()),
@@ -316,12 +316,12 @@ fn the_budget_allows_a_burst_and_then_a_rate() {
     assert_eq!(clock.now, start);
     write(&mut clock, BURST, 1);
     assert_eq!(clock.now, start + INTERVAL);
-    // A write of three requests costs three, one that turned out needless costs nothing.
+    // A write of three requests costs three; a write that turned out needless costs nothing.
     write(&mut clock, BURST + 1, 3);
     write(&mut clock, BURST + 2, 0);
     write(&mut clock, BURST + 3, 1);
     assert_eq!(clock.now, start + INTERVAL * 5);
-    // A pause refills it, up to a burst.
+    // A pause refills the budget, up to a burst.
     clock.pass(INTERVAL * BURST * 10);
     let start = clock.now;
     for number in 0..=BURST {
@@ -352,7 +352,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever happens, what is offered and not withdrawn is written in the end, and no object twice at a time.
+    /// In every sequence of steps, each target that is offered and not withdrawn is written in the end, and no object is written twice at
+    /// the same time.
     #[test]
     fn everything_is_written_in_the_end(steps in prop::collection::vec(step(), 0..60)) {
         let mut clock = Clock::new();

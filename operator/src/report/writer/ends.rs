@@ -1,4 +1,4 @@
-//! What follows when a write has ended: it is done, or of no use, or is tried again.
+//! What follows when a write has ended: it is done, no longer needed, or tried again.
 
 use std::sync::Arc;
 
@@ -14,12 +14,13 @@ use super::super::queue::{Outcome, Target, Urgency};
 use super::State;
 use crate::request::RequestError;
 
-/// Why a phase that was written is not shown.
+/// Why the API server does not show a phase that was written.
 const NO_PLACE_FOR_PHASES: &str = "the API server left the phase out, since the definition podgroups.scheduling.volcano.sh has a status \
                                    subresource, which Volcano's own has not: apply Volcano's, or Cardgate's of this version";
 
 impl State {
-    /// The event comes after the condition, so that none is written about a pod that turns out to be gone.
+    /// Takes in the end of a write of a pod's condition. The event is only written after the condition, so that no event is written about a
+    /// pod that turns out to be gone.
     pub(super) fn end_condition(&mut self, pod: &PodRef, result: &Result<(), RequestError>, now: Instant) {
         let uid = &pod.uid;
         let (condition, event) = (Target::Condition(Arc::clone(uid)), Target::PodEvent(Arc::clone(uid)));
@@ -41,7 +42,8 @@ impl State {
                 self.queue.withdraw(&condition);
                 self.queue.withdraw(&event);
             }
-            // It would be refused again, until somebody's policy is another one: the event says meanwhile what it would have said.
+            // The condition would be refused again until the policy that refuses it changes. Meanwhile the event says what the condition
+            // would have said.
             Err(error) if matches!(error.code(), Some(400 | 403 | 422)) && !error.is_for_who_asked() => {
                 tracing::warn!(%pod, %error, "the API server does not take the condition of a pod");
                 self.queue.done(&condition, Outcome::Refused, 1, now);
@@ -70,7 +72,7 @@ impl State {
             tracing::warn!(%group, problem, "can't write how far a group is, trying again later");
             let refused =
                 |error: &RequestError| matches!(error.code(), Some(400 | 403 | 422)) && !error.is_for_who_asked();
-            // Whoever waits for the phase is told that it won't come, once.
+            // An event tells, once, those who wait for the phase that it will not come.
             if result.as_ref().err().is_none_or(refused) && self.messages.tell_of_group(&group.uid) {
                 let event = Report::Event {
                     regarding: Box::new(group.reference()),

@@ -10,7 +10,7 @@ use super::*;
 use crate::herald::Herald;
 use crate::report::{self, PodReport};
 
-/// What is started with this client, in a process that leads.
+/// Returns a reporter with this client, in a process that leads.
 fn reporter(client: Client) -> Reporter {
     Reporter {
         client,
@@ -20,7 +20,7 @@ fn reporter(client: Client) -> Reporter {
     }
 }
 
-/// Whether an event follows at once where the API server answers the status of a group like this.
+/// Whether an event follows at once if the API server answers the write of a group's status with this message.
 fn tells_that_it_is_refused(message: &str) -> bool {
     let now = Instant::now();
     let server = tower::service_fn(|_: Request<Body>| async { Ok::<_, std::io::Error>(Response::new(Body::empty())) });
@@ -55,7 +55,7 @@ async fn who_is_taken_for_a_former_leader_tells_nobody_that_a_group_is_refused()
     )));
 }
 
-/// A webhook that is called for one namespace, and hangs, kept everybody else from being told anything for minutes.
+/// A webhook that was called for one namespace and hung once kept all other namespaces from being told anything for minutes.
 #[tokio::test(start_paused = true)]
 async fn a_namespace_whose_writes_hang_keeps_nobody_else_waiting() {
     let others: Arc<Mutex<Vec<Instant>>> = Arc::default();
