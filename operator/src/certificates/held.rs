@@ -1,4 +1,4 @@
-//! The certificates and keys that there are, and applying a plan to them.
+//! The existing certificates and keys, and the application of a plan to them.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use pem::{EncodeConfig, LineEnding, Pem};
@@ -16,7 +16,7 @@ use super::names::Name;
 use super::plan::{self, AUTHORITY_LIFETIME, SERVING_LIFETIME, Step, Validity};
 use super::verify;
 
-/// What a certificate is called in PEM.
+/// The tag of a certificate in PEM.
 const PEM_TAG: &str = "CERTIFICATE";
 /// The organisation in every certificate.
 const ORGANIZATION: &str = "Cardgate";
@@ -27,7 +27,7 @@ pub enum CertificateError {
     /// The library refuses.
     #[error("can't make a certificate")]
     Make(#[from] rcgen::Error),
-    /// A time that certificates can't say.
+    /// Certificates cannot express the time.
     #[error("can't make a certificate for this time: is the clock right?")]
     Time(#[from] time::error::ComponentRange),
     /// An authority that is to sign has no key. A plan never asks for that.
@@ -40,16 +40,16 @@ pub enum CertificateError {
 pub(super) struct Certificate {
     pub der: CertificateDer<'static>,
     pub validity: Validity,
-    /// Whether API servers can be told to trust it: a certificate of an authority, signed by itself. They refuse a bundle
-    /// in which a single one is unsound, so what was altered by a single bit has to be found here.
+    /// Whether API servers can be told to trust it: it must be a self-signed certificate of an authority. API servers refuse a bundle if a
+    /// single certificate in it is unsound, so a change of even one bit has to be found here.
     pub is_authority: bool,
-    /// The names that it is for: sorted, each once.
+    /// The names that the certificate is for, sorted and without duplicates.
     pub names: Vec<Name>,
     public_key: Vec<u8>,
 }
 
 impl Certificate {
-    /// Reads a certificate; none if it is none.
+    /// Reads a certificate; none if the bytes are not a certificate.
     pub fn read(der: CertificateDer<'static>) -> Option<Self> {
         let (_, parsed) = X509Certificate::from_der(&der).ok()?;
         let time = |time: x509_parser::time::ASN1Time| Timestamp::from_second(time.timestamp()).ok();
@@ -70,29 +70,29 @@ impl Certificate {
         })
     }
 
-    /// Whether the key is this certificate's.
+    /// Whether the key belongs to this certificate.
     pub fn has_key(&self, key: &KeyPair) -> bool {
         key.subject_public_key_info() == self.public_key
     }
 }
 
-/// An authority, and its key if it is at hand.
+/// An authority, with its key if that is known.
 #[derive(Debug)]
 pub(super) struct Authority {
     pub certificate: Certificate,
     pub key: Option<KeyPair>,
 }
 
-/// A certificate with its key: what a port serves with, or what its callers show.
+/// A certificate with its key, which a port serves with or its callers show.
 #[derive(Debug)]
 pub(super) struct Serving {
-    /// The certificate, then what leads from it to an authority.
+    /// The certificate, followed by the chain to an authority.
     pub chain: Vec<Certificate>,
-    /// The same as PEM.
+    /// The chain as PEM.
     pub chain_pem: Vec<u8>,
     /// The private key as PEM.
     pub key_pem: Vec<u8>,
-    /// Whether the key is the certificate's.
+    /// Whether the key belongs to the certificate.
     pub key_fits: bool,
 }
 
@@ -101,12 +101,12 @@ impl Serving {
         self.chain.first()
     }
 
-    /// The chain, as it goes over the wire.
+    /// Returns the chain as it is sent over the network.
     pub fn chain_der(&self) -> Vec<CertificateDer<'static>> {
         self.chain.iter().map(|one| one.der.clone()).collect()
     }
 
-    /// Whether the authorities verify it now as what it is for, for exactly its names, and the key fits.
+    /// Whether the authorities verify the certificate now for its purpose and for exactly its names, and the key fits.
     pub fn is_good(&self, authorities: &[Authority], leaf: &Leaf, now: Timestamp) -> bool {
         let authorities = || authorities.iter().map(|one| &one.certificate.der);
         let chain = self.chain_der();
@@ -122,7 +122,7 @@ impl Serving {
     }
 }
 
-/// All authorities, and one certificate that they vouch for.
+/// All authorities, and one certificate that they verify.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// The bundle, in the order in which it is written.
@@ -131,7 +131,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// What is to be done about them.
+    /// Returns the plan for these certificates.
     pub fn plan(&self, leaf: &Leaf, now: Timestamp) -> plan::Plan {
         let authorities: Vec<_> = self
             .authorities
@@ -150,7 +150,7 @@ impl Held {
         plan::plan(&authorities, serving, now)
     }
 
-    /// Does what was planned for them.
+    /// Applies the steps of a plan.
     pub fn apply(&mut self, steps: &[Step], leaf: &Leaf, now: Timestamp) -> Result<(), CertificateError> {
         let mut expired = Vec::new();
         for step in steps {
@@ -172,7 +172,7 @@ impl Held {
 
 fn create_authority(now: Timestamp) -> Result<Authority, CertificateError> {
     let key = KeyPair::generate()?;
-    // A name of its own: some clients choose among authorities by name alone.
+    // Each authority has a different name, since some clients choose among authorities by name alone.
     let mut params = params(
         &format!("Cardgate CA {}", now.as_second()),
         now,
@@ -229,7 +229,7 @@ fn params(
     Ok(params)
 }
 
-/// Certificates as PEM.
+/// Returns certificates as PEM.
 pub(super) fn pem<'c>(certificates: impl IntoIterator<Item = &'c Certificate>) -> String {
     let config = EncodeConfig::new().set_line_ending(LineEnding::LF);
     let blocks: Vec<_> = certificates

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// Name of both configurations.
 pub const CONFIGURATION: &str = "cardgate";
 
-/// A kind of configuration: what its webhooks are called and how they are reached.
+/// A kind of configuration: the names of its webhooks, and how they are reached.
 pub(super) trait Webhooks {
     fn webhooks(&self) -> Vec<(&str, &WebhookClientConfig)>;
 }
@@ -33,8 +33,8 @@ impl Webhooks for ValidatingWebhookConfiguration {
     }
 }
 
-/// What makes every webhook of the configuration trust the bundle; none if all do. Fails where the webhooks are no longer
-/// those that were looked at.
+/// Returns a patch that makes every webhook of the configuration trust the bundle; none if all do. The patch fails if the webhooks have
+/// changed since they were read.
 pub(super) fn patch(configuration: &impl Webhooks, bundle: &str) -> Option<Patch> {
     let bundle = ByteString(bundle.as_bytes().to_vec());
     let mut operations = Vec::new();

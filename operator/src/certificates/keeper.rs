@@ -36,10 +36,10 @@ const TLS_SECRET: &str = "kubernetes.io/tls";
 /// Type of any other Secret.
 const OPAQUE_SECRET: &str = "Opaque";
 
-/// What the operator was doing, in events.
+/// The operator's action, in events.
 const ACTION: &str = "KeepCertificates";
 
-/// Certificates could not be brought in order. It is tried again.
+/// Certificates could not be brought in order. The keeper tries again.
 #[derive(Debug, Error)]
 pub enum KeeperError {
     /// A certificate could not be made.
@@ -50,17 +50,18 @@ pub enum KeeperError {
     Request(#[from] KeepError),
 }
 
-/// Makes certificates, renews them in time, and has the webhook configurations trust them.
+/// Creates certificates, renews them in time, and makes the webhook configurations trust them.
 pub struct CertificateKeeper {
-    /// Where they are kept, and who is told what is wrong.
+    /// Where the certificates are kept, and where problems are reported.
     context: Context,
-    /// The certificates that are to be there: the webhook's first, by which a lost authority is known.
+    /// The certificates that have to exist. The webhook's is the first; by it a lost authority is recognized.
     leaves: Vec<Leaf>,
-    /// What was said of Secrets that can't be written, each once: it is tried again every half minute.
+    /// What was reported about Secrets that cannot be written. Each report is made once, although the write is tried again every half
+    /// minute.
     told: Mutex<BTreeMap<&'static str, String>>,
 }
 
-/// What there is in the cluster.
+/// The existing objects in the cluster.
 struct Cluster {
     authority: Option<Secret>,
     /// In the order of [`CertificateKeeper::leaves`].
@@ -98,13 +99,13 @@ impl Keeper for CertificateKeeper {
     async fn reconcile(&mut self) -> Result<Duration, KeeperError> {
         let now = clock::now();
         let next = self.bring_in_order(now).await?;
-        // Time that has passed already is looked at after the pause.
+        // If that time has passed already, the next look follows after the pause.
         Ok(Duration::try_from(now.duration_until(next)).unwrap_or_default())
     }
 }
 
 impl CertificateKeeper {
-    /// Keeps these certificates, of which the webhook's is the first.
+    /// Returns a keeper of these certificates; the webhook's must be the first.
     pub fn new(context: Context, leaves: Vec<Leaf>) -> Self {
         Self {
             context,
@@ -118,7 +119,7 @@ impl CertificateKeeper {
         let cluster = self.look().await?;
         let mut next = Vec::new();
         let mut created = false;
-        // The authorities go through the hands of all leaves; the first decides about them, and about itself.
+        // All leaves are planned with the same authorities, one leaf after the other. The first Secret also decides about the authorities.
         let first = cluster.leaves.first().and_then(Option::as_ref);
         let Found {
             mut held,
@@ -207,7 +208,7 @@ impl CertificateKeeper {
         self.context.request(request, Verb::Get, "read", what).await
     }
 
-    /// Writes our part of a Secret over the version that was read.
+    /// Writes Cardgate's keys of a Secret over the version that was read.
     async fn write_secret(&self, name: &'static str, old: Option<&Secret>, data: &Data) -> Result<(), KeeperError> {
         self.context.may_write(Write::CertificateSecret)?;
         let api: Api<Secret> = Api::namespaced(self.context.client.clone(), &self.context.namespace);
@@ -222,7 +223,7 @@ impl CertificateKeeper {
             if let Err(KeepError::Request { source, .. }) = &written
                 && source.code() == Some(422)
             {
-                // An immutable Secret, or one of a type that wants other keys.
+                // The Secret is immutable, or has a type that requires other keys.
                 self.tell_not_writable(name, source).await;
             }
             written?;
@@ -272,7 +273,7 @@ impl CertificateKeeper {
             .await;
     }
 
-    /// Makes API servers trust all authorities. Without a configuration, no API server calls the webhook.
+    /// Makes API servers trust all authorities. If there is no configuration, no API server calls the webhook, and nothing is done.
     async fn inject<K>(&self, configuration: Option<&K>, held: &Held) -> Result<(), KeeperError>
     where
         K: Webhooks + Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + DeserializeOwned + Debug,
@@ -295,7 +296,7 @@ impl CertificateKeeper {
         Ok(())
     }
 
-    /// Says what is new; as a warning where something else was there.
+    /// Reports a new certificate or authority in an event; as a warning if it replaces something that could not be used.
     async fn tell(&self, secret: &'static str, bad: Option<&'static str>, reason: Happening, note: &str) {
         let (kind, note) = match bad {
             Some(bad) => (EventType::Warning, format!("{bad}; replaced by {note}")),

@@ -1,41 +1,41 @@
-//! The certificates that the authority signs: one for each port, and one for those who may ask the extender.
+//! The certificates that the authority signs: one for each port, and one for the callers of the extender.
 
 use super::names::Name;
 use crate::metrics::Certificate;
 
-/// The Secret that the webhook serves with.
+/// The Secret with the webhook's serving certificate.
 pub const SERVING_SECRET: &str = "cardgate-webhook-tls";
-/// The Secret that the scheduler extender serves with.
+/// The Secret with the scheduler extender's serving certificate.
 pub const EXTENDER_SECRET: &str = "cardgate-extender-tls";
-/// The Secret that schedulers show to the scheduler extender.
+/// The Secret with the certificate that schedulers show to the scheduler extender.
 pub const EXTENDER_CLIENT_SECRET: &str = "cardgate-extender-client";
 
-/// The Secret that reviews are answered with.
+/// The Secret with the serving certificate of the port for reviews.
 pub const REVIEW_SECRET: &str = "cardgate-review-tls";
 
 /// The webhook's Service.
 const WEBHOOK: &str = "webhook";
-/// The Service of the operator that leads, for reviews.
+/// The Service of the leading operator, for reviews.
 const REVIEW: &str = "review";
 /// The extender's Service.
 const EXTENDER: &str = "scheduler-extender";
 /// The scheduler's name, as its Service would have it.
 const SCHEDULER: &str = "scheduler";
 
-/// What a certificate is good for; others don't believe it for anything else.
+/// The purpose of a certificate; it is not accepted for any other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Usage {
     Server,
     Client,
 }
 
-/// A certificate that is to be there.
+/// A certificate that has to exist.
 #[derive(Debug, Clone)]
 pub struct Leaf {
     pub(super) secret: &'static str,
-    /// What the Secret is called in messages.
+    /// The Secret's description in messages.
     pub(super) described: &'static str,
-    /// Whose it is, in messages.
+    /// The certificate's owner in messages.
     pub(super) owner: &'static str,
     pub(super) common_name: &'static str,
     pub(super) names: Vec<Name>,
@@ -44,7 +44,7 @@ pub struct Leaf {
 }
 
 impl Leaf {
-    /// The webhook's, for its Service and these names.
+    /// Returns the webhook's certificate, for its Service and these names.
     pub fn webhook(namespace: &str, extra: &[Name]) -> Self {
         Self {
             secret: SERVING_SECRET,
@@ -57,7 +57,7 @@ impl Leaf {
         }
     }
 
-    /// That of the port for reviews, for its Service and these names.
+    /// Returns the certificate of the port for reviews, for its Service and these names.
     pub fn review(namespace: &str, extra: &[Name]) -> Self {
         Self {
             secret: REVIEW_SECRET,
@@ -70,7 +70,7 @@ impl Leaf {
         }
     }
 
-    /// The extender's, for its Service and these names; and its callers'.
+    /// Returns the extender's certificate, for its Service and these names, and the certificate of its callers.
     pub fn extender(namespace: &str, extra: &[Name]) -> [Self; 2] {
         let server = Self {
             secret: EXTENDER_SECRET,

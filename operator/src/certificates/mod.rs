@@ -1,8 +1,8 @@
-//! Cardgate's own certificate authority: who signs what the webhook serves with, and who API servers trust for it; and the same
-//! for the scheduler extender and those who ask it, and for the port where reviews are answered.
+//! Cardgate's own certificate authority. It signs the certificate that the webhook serves with, and API servers trust it for that. The same
+//! holds for the scheduler extender and its callers, and for the port where reviews are answered.
 //!
-//! Only the leader keeps it. The order of writes is what makes every rotation safe, also one that is interrupted: first the
-//! authorities' Secret, then the webhook configurations that API servers trust, and only then what the webhook serves with.
+//! Only the leader keeps the certificates. The order of writes makes every rotation safe, even if it is interrupted: first the authorities'
+//! Secret, then the webhook configurations that API servers trust, and only then the certificate that the webhook serves.
 
 mod held;
 mod inject;

@@ -1,4 +1,4 @@
-//! The names under which a port is reached: what its certificate says.
+//! The names by which a port is reached, and which its certificate contains.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use rustls::pki_types::{DnsName, ServerName};
 use thiserror::Error;
 use x509_parser::extensions::GeneralName;
 
-/// A name that no certificate can say.
+/// A name that no certificate can contain.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is neither a DNS name nor an IP address: write such as webhook.example.com or 192.0.2.7")]
 pub struct NameError(String);
@@ -31,7 +31,7 @@ impl FromStr for Name {
             return Ok(Self::Ip(address));
         }
         let name = text.to_ascii_lowercase();
-        // A dot at the end is right in DNS and wrong in a certificate.
+        // A trailing dot is valid in DNS, but not in a certificate.
         match DnsName::try_from(name.as_str()) {
             Ok(_) if !name.ends_with('.') => Ok(Self::Dns(name)),
             _ => Err(NameError(text.to_owned())),
@@ -40,7 +40,7 @@ impl FromStr for Name {
 }
 
 impl Name {
-    /// The names of a Service in `namespace`, and `extra`: sorted, each once.
+    /// Returns the names of a Service in `namespace` and the `extra` names, sorted and without duplicates.
     pub(super) fn of_service(service: &str, namespace: &str, extra: &[Self]) -> Vec<Self> {
         let service = format!("{service}.{namespace}.svc");
         let mut names = vec![Self::Dns(format!("{service}.cluster.local")), Self::Dns(service)];
@@ -50,7 +50,7 @@ impl Name {
         names
     }
 
-    /// As a certificate says it; none if it can't.
+    /// Returns the name in a certificate's form; none if a certificate cannot contain it.
     pub(super) fn to_san(&self) -> Option<SanType> {
         match self {
             Self::Dns(name) => name.clone().try_into().ok().map(SanType::DnsName),
@@ -58,7 +58,7 @@ impl Name {
         }
     }
 
-    /// As a certificate says it; none for what else certificates can say.
+    /// Reads a name in a certificate's form; none for other kinds of names.
     pub(super) fn from_san(san: &GeneralName<'_>) -> Option<Self> {
         match san {
             GeneralName::DNSName(name) => Some(Self::Dns(name.to_ascii_lowercase())),
@@ -72,7 +72,7 @@ impl Name {
         }
     }
 
-    /// As a client asks for it.
+    /// Returns the name in the form in which a client asks for it.
     pub(super) fn to_server_name(&self) -> Option<ServerName<'static>> {
         match self {
             Self::Dns(name) => ServerName::try_from(name.clone()).ok(),

@@ -1,9 +1,8 @@
-//! What is to be done about certificates, as a pure function of what there is and of time.
+//! What is to be done about certificates, as a pure function of the existing certificates and of time.
 //!
-//! At all times API servers must verify the certificate that the webhook serves. Both sides follow with a delay: API servers
-//! read the bundle of authorities from the webhook configurations, the webhook reads its certificate from a Secret. So an
-//! authority joins the bundle long before it signs, and stays until it expires, when nothing that it signed is valid any
-//! more.
+//! At all times API servers must be able to verify the certificate that the webhook serves. Both sides follow with a delay: API servers
+//! read the bundle of authorities from the webhook configurations, and the webhook reads its certificate from a Secret. So an authority
+//! joins the bundle long before it signs, and stays until it expires, when nothing that it signed is valid any more.
 
 use std::cmp::Reverse;
 
@@ -13,14 +12,14 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 pub const AUTHORITY_LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// How long a serving certificate is valid, unless its authority expires before.
 pub const SERVING_LIFETIME: SignedDuration = SignedDuration::from_hours(90 * 24);
-/// How long an authority is in the bundle before it signs. API servers follow within seconds, but a kube-scheduler reads whom
-/// to trust when it starts: these are four weeks to start it anew. Less than the third of [`SERVING_LIFETIME`] that is left
-/// when a certificate is renewed, so that one whose authority is lost still works by then.
+/// How long an authority is in the bundle before it signs. API servers follow within seconds, but a kube-scheduler reads its trusted
+/// authorities only when it starts: these four weeks leave time to restart it. The time is shorter than the third of [`SERVING_LIFETIME`]
+/// that is left when a certificate is renewed. So a certificate whose authority was lost is still valid when the new authority may sign.
 pub const OVERLAP: SignedDuration = SignedDuration::from_hours(28 * 24);
-/// How much earlier than now a new certificate is valid, for clocks that are behind.
+/// How long before its creation a new certificate is already valid, for clocks that are behind.
 pub const BACKDATE: SignedDuration = SignedDuration::from_hours(1);
 
-/// When something is valid.
+/// The period in which something is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Validity {
     pub not_before: Timestamp,
@@ -28,7 +27,7 @@ pub(super) struct Validity {
 }
 
 impl Validity {
-    /// Of something that is made now and ends after `lifetime`, or at `limit`.
+    /// Returns the validity of something that is created now and ends after `lifetime`, or at `limit` if that is earlier.
     pub fn new(now: Timestamp, lifetime: SignedDuration, limit: Option<Timestamp>) -> Self {
         let end = later(now, lifetime);
         Self {
@@ -41,18 +40,18 @@ impl Validity {
         self.not_before <= now && now < self.not_after
     }
 
-    /// When it was made.
+    /// Returns the time of creation.
     pub fn made(&self) -> Timestamp {
         later(self.not_before, BACKDATE)
     }
 
-    /// When another one is to be made: after two thirds of its time.
+    /// Returns the time of renewal: after two thirds of the lifetime.
     pub fn renewal(&self) -> Timestamp {
         later(self.made(), self.made().duration_until(self.not_after) * 2 / 3)
     }
 }
 
-/// A time after another, or the last that there is.
+/// Returns a time after another, or the last representable time.
 fn later(time: Timestamp, after: SignedDuration) -> Timestamp {
     let end = if after.is_negative() {
         Timestamp::MIN
@@ -62,7 +61,7 @@ fn later(time: Timestamp, after: SignedDuration) -> Timestamp {
     time.checked_add(after).unwrap_or(end)
 }
 
-/// An authority, as far as the plan is concerned.
+/// The properties of an authority that matter to the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Authority {
     pub validity: Validity,
@@ -70,39 +69,38 @@ pub(super) struct Authority {
     pub has_key: bool,
 }
 
-/// What the webhook serves with, as far as the plan is concerned.
+/// The properties of the serving certificate that matter to the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Serving {
     pub validity: Validity,
-    /// Whether one of the authorities verifies it now, for all names of the webhook and no others.
+    /// Whether one of the authorities verifies the certificate now, for exactly the webhook's names.
     pub is_good: bool,
 }
 
-/// One thing to be done. Authorities are named by their place in what the plan was made for; the new one, if any, has the
-/// place behind the last.
+/// One step. An authority is identified by its place in the plan's input; a new authority has the place behind the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Make an authority.
+    /// Create an authority.
     Create,
     /// Sign a serving certificate.
     Issue {
         /// The authority that signs.
         by: usize,
     },
-    /// Drop the key of an authority that signs no more.
+    /// Drop the key of an authority that no longer signs.
     DropKey(usize),
     /// Drop an authority that has expired.
     Drop(usize),
 }
 
-/// What is to be done now, and when to ask again.
+/// What is to be done now, and when to plan again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     pub steps: Vec<Step>,
     pub next: Timestamp,
 }
 
-/// Plans. Applying the steps and asking again yields no steps, until `next`.
+/// Returns the plan. After its steps are applied, planning again yields no steps until `next`.
 pub(super) fn plan(authorities: &[Authority], serving: Option<Serving>, now: Timestamp) -> Plan {
     let mut steps = Vec::new();
     let mut next = vec![later(now, AUTHORITY_LIFETIME)];
@@ -121,7 +119,7 @@ pub(super) fn plan(authorities: &[Authority], serving: Option<Serving>, now: Tim
         signers.insert(0, all.len() - 1);
     }
 
-    // The newest that has been in the bundle for long enough signs; the ones before it never will again.
+    // The newest authority that has been in the bundle for long enough signs. Older authorities will never sign again.
     let may_sign = |signer: &usize| later(all[*signer].validity.made(), OVERLAP);
     let trusted = signers.iter().position(|signer| may_sign(signer) <= now);
     next.extend(signers[..trusted.unwrap_or(signers.len())].iter().map(may_sign));
@@ -137,12 +135,12 @@ pub(super) fn plan(authorities: &[Authority], serving: Option<Serving>, now: Tim
             None
         }
         (_, Some(trusted)) => Some(signers[trusted]),
-        // There is one that still works, and what would sign another is not trusted yet.
+        // The present certificate still works, and the authority that would sign another one is not trusted yet.
         (Some(_), None) => {
             next.extend(good.map(|serving| serving.validity.not_after));
             None
         }
-        // What API servers do not trust yet is better than nothing.
+        // A certificate that API servers do not trust yet is better than none.
         (None, None) => signers.first().copied(),
     };
     if let Some(by) = signer {
@@ -164,7 +162,7 @@ pub(super) fn plan(authorities: &[Authority], serving: Option<Serving>, now: Tim
     }
 }
 
-/// The authorities that can sign now, newest first.
+/// Returns the authorities that can sign now, newest first.
 fn signers(authorities: &[Authority], now: Timestamp) -> Vec<usize> {
     let mut signers: Vec<_> = (0..authorities.len())
         .filter(|place| authorities[*place].has_key && authorities[*place].validity.contains(now))

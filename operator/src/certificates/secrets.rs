@@ -1,4 +1,4 @@
-//! The Secrets: what they hold, and reading what somebody may have put there.
+//! The contents of the Secrets, and reading them even after somebody has changed them.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::held::{self, Authority, Certificate, Held, Serving};
 use super::verify;
 
-/// The Secret with the authorities: the bundle and the keys of those that sign.
+/// The Secret with the authorities: the bundle, and the keys of the authorities that sign.
 pub const AUTHORITY_SECRET: &str = "cardgate-ca";
 /// Key of all Secrets: the certificates of the authorities, PEM.
 const BUNDLE: &str = "ca.crt";
@@ -23,31 +23,31 @@ const SERVING_CERTIFICATE: &str = "tls.crt";
 /// Key of a Secret with a certificate: its private key, PEM.
 const SERVING_KEY: &str = "tls.key";
 
-/// More authorities than any rotation has. A longer bundle is not ours, and would not fit into webhook configurations.
+/// More authorities than any rotation has. A longer bundle is not Cardgate's, and would not fit into webhook configurations.
 const MAX_AUTHORITIES: usize = 8;
 
 /// The data of a Secret.
 pub(super) type Data = BTreeMap<String, ByteString>;
 
-/// What the Secrets hold, and what in them can't be used.
+/// The contents of the Secrets, and which parts cannot be used.
 #[derive(Debug)]
 pub(super) struct Found {
     pub held: Held,
-    /// Why the authorities are not what the Secret says.
+    /// Why the authorities differ from what the Secret says.
     pub bad_authority: Option<&'static str>,
-    /// Why the serving certificate is not what the Secret says.
+    /// Why the serving certificate differs from what the Secret says.
     pub bad_serving: Option<&'static str>,
 }
 
-/// Reads both Secrets. Nothing in them makes this fail: what can't be used is left out, and replaced later.
+/// Reads both Secrets. No content makes this fail: what cannot be used is left out, and replaced later.
 pub(super) fn read(authority: Option<&Secret>, serving: Option<&Secret>, now: Timestamp) -> Found {
     let (mut authorities, bad_authority) = read_authorities(authority);
     let (serving, bad_serving, bundle) = read_serving(serving);
     if authorities.is_empty()
         && let Some(issuer) = serving.as_ref().and_then(|serving| issuer(serving, bundle, now))
     {
-        // The authority is lost, or belongs to others. Until the webhook has a new certificate, API servers must go on
-        // believing the one that it serves.
+        // The authority is lost, or the Secret has a foreign authority. Until the webhook has a new certificate, API servers must go on
+        // trusting the certificate that it serves.
         authorities.push(Authority {
             certificate: issuer,
             key: None,
@@ -128,7 +128,7 @@ pub(super) fn read_serving(secret: Option<&Secret>) -> (Option<Serving>, Option<
     (Some(serving), bad, bundle)
 }
 
-/// The authority in the bundle that verifies what is served.
+/// Returns the authority in the bundle that verifies the serving certificate.
 fn issuer(serving: &Serving, bundle: Vec<Certificate>, now: Timestamp) -> Option<Certificate> {
     let (name, chain) = (serving.leaf()?.names.first()?, serving.chain_der());
     bundle
@@ -137,7 +137,7 @@ fn issuer(serving: &Serving, bundle: Vec<Certificate>, now: Timestamp) -> Option
         .find(|certificate| verify::verifies(std::iter::once(&certificate.der), &chain, name, now))
 }
 
-/// What [`AUTHORITY_SECRET`] should hold.
+/// Returns what [`AUTHORITY_SECRET`] should hold.
 pub(super) fn authority_data(held: &Held) -> Data {
     let keys: String = held
         .authorities
@@ -148,7 +148,7 @@ pub(super) fn authority_data(held: &Held) -> Data {
     data([(BUNDLE, bundle(held).into_bytes()), (AUTHORITY_KEYS, keys.into_bytes())])
 }
 
-/// What a Secret with a certificate should hold; none while there is nothing to serve with.
+/// Returns what a Secret with a certificate should hold; none while there is no certificate.
 pub(super) fn serving_data(held: &Held) -> Option<Data> {
     let serving = held.serving.as_ref()?;
     Some(data([
@@ -158,12 +158,12 @@ pub(super) fn serving_data(held: &Held) -> Option<Data> {
     ]))
 }
 
-/// The certificates of all authorities, as API servers want them.
+/// Returns the certificates of all authorities, in the form that API servers expect.
 pub(super) fn bundle(held: &Held) -> String {
     held::pem(held.authorities.iter().map(|authority| &authority.certificate))
 }
 
-/// Whether the Secret holds all of this. What else it holds is not ours.
+/// Whether the Secret holds all of this data. Other keys of the Secret are not Cardgate's.
 pub(super) fn holds(secret: Option<&Secret>, data: &Data) -> bool {
     let held = secret.and_then(|secret| secret.data.as_ref());
     data.iter()
@@ -180,14 +180,14 @@ fn bytes<'s>(secret: Option<&'s Secret>, key: &str) -> &'s [u8] {
     value.map(|ByteString(bytes)| bytes.as_slice()).unwrap_or_default()
 }
 
-/// All certificates of a PEM text; none where anything in it can't be read.
+/// Returns all certificates of a PEM text; none if any part cannot be read.
 fn certificates(text: &[u8]) -> Option<Vec<Certificate>> {
     CertificateDer::pem_slice_iter(text)
         .map(|der| Certificate::read(der.ok()?))
         .collect()
 }
 
-/// All private keys of a PEM text; none where anything in it can't be read.
+/// Returns all private keys of a PEM text; none if any part cannot be read.
 fn private_keys(text: &[u8]) -> Option<Vec<KeyPair>> {
     PrivateKeyDer::pem_slice_iter(text)
         .map(|der| KeyPair::try_from(&der.ok()?).ok())

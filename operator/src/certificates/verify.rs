@@ -1,4 +1,4 @@
-//! Whether API servers would believe a certificate.
+//! Checks whether API servers would accept a certificate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) fn is_sound(authority: &CertificateDer<'static>) -> bool {
     RootCertStore::empty().add(authority.clone()).is_ok()
 }
 
-/// Whether a server that trusts the authorities believes a client, at that time, that the chain is its own.
+/// Whether a server that trusts the authorities accepts, at that time, the chain as a client's own.
 pub(super) fn verifies_client<'c>(
     authorities: impl Iterator<Item = &'c CertificateDer<'static>>,
     chain: &[CertificateDer<'static>],
@@ -38,7 +38,7 @@ pub(super) fn verifies_client<'c>(
     verifier.verify_client_cert(leaf, more, at).is_ok()
 }
 
-/// Whether a client that trusts the authorities believes, at that time, that the chain is `name`'s.
+/// Whether a client that trusts the authorities accepts, at that time, the chain as that of `name`.
 pub(super) fn verifies<'c>(
     authorities: impl Iterator<Item = &'c CertificateDer<'static>>,
     chain: &[CertificateDer<'static>],
@@ -46,7 +46,7 @@ pub(super) fn verifies<'c>(
     at: Timestamp,
 ) -> bool {
     let mut roots = RootCertStore::empty();
-    // What can't be an authority verifies nothing.
+    // Certificates that cannot be an authority are left out.
     roots.add_parsable_certificates(authorities.cloned());
     let provider = Arc::new(ring::default_provider());
     let (Ok(verifier), Some((leaf, more)), Some(name), Ok(seconds)) = (

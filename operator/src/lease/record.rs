@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::LEASE;
 use super::election::{Record, Version};
 
-/// What the Lease says, and its version. What is missing or senseless in it counts as nothing.
+/// Reads the record of a Lease, and its version. Missing or invalid fields count as empty.
 pub(super) fn read(lease: &Lease) -> (Record, Version) {
     let spec = lease.spec.clone().unwrap_or_default();
     let seconds = spec
@@ -26,7 +26,7 @@ pub(super) fn read(lease: &Lease) -> (Record, Version) {
     (record, lease.metadata.resource_version.clone())
 }
 
-/// The Lease that says this, to be written over `version` of it.
+/// Returns a Lease with this record, to be written over its `version`.
 pub(super) fn write(lease: &Lease, record: &Record, version: Version) -> Lease {
     let mut lease = lease.clone();
     lease.metadata.name = Some(LEASE.to_owned());

@@ -1,29 +1,30 @@
-//! Questions that wait for the mind, those about each namespace in a lane of their own, and in each lane person by person: whoever asks
-//! without end about one, or what takes long, waits behind themselves, and however many people ask about it, they keep no other waiting.
+//! Questions that wait for the mind. The questions about each namespace have a lane of their own, and within a lane people take turns. A
+//! user who asks without end, or asks for answers that take long, only waits behind their own questions. However many users ask about one
+//! namespace, they delay no question about another one.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// How many questions may wait. More are told to come again.
+/// How many questions may wait. Further ones are told to come again.
 const QUESTIONS_AHEAD: usize = 64;
-/// How many of them one person may ask.
+/// How many of them one user may ask.
 const QUESTIONS_OF_ONE: usize = 8;
 
 /// Why a question can't wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Full {
-    /// As many wait as may.
+    /// The largest number of questions waits already.
     All,
-    /// As many of this person wait as may.
+    /// The largest number of questions of this user waits already.
     Own,
 }
 
-/// By name; first whose turn it is.
+/// Entries by name, in the order of their turns.
 type Turns<T> = VecDeque<(String, T)>;
 
-/// Who waits, by namespace and by person.
+/// The waiting questions, by namespace and by user.
 #[derive(Debug)]
 struct Lanes<T>(Turns<Turns<VecDeque<T>>>);
 
@@ -41,7 +42,7 @@ impl<T> Lanes<T> {
         Ok(())
     }
 
-    /// The next question; what it is about, and whose it is, stand behind all others from then on.
+    /// Returns the next question. Its namespace and its user then go behind all others.
     fn take(&mut self) -> Option<T> {
         let (namespace, mut people) = self.0.pop_front()?;
         let (user, mut lane) = people.pop_front()?;
@@ -56,7 +57,7 @@ impl<T> Lanes<T> {
     }
 }
 
-/// What is kept for a name; for a new one, last.
+/// Returns the entry of a name. A new name gets its entry at the end.
 fn lane_of<'t, L: Default>(turns: &'t mut Turns<L>, name: &str) -> &'t mut L {
     let index = turns.iter().position(|(of, _)| of == name);
     let index = index.unwrap_or_else(|| {
@@ -69,7 +70,7 @@ fn lane_of<'t, L: Default>(turns: &'t mut Turns<L>, name: &str) -> &'t mut L {
 #[derive(Debug)]
 struct Shared<T> {
     lanes: Mutex<Lanes<T>>,
-    /// Rung when a question comes.
+    /// Signalled when a question arrives.
     bell: Notify,
 }
 
@@ -79,7 +80,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// Where questions are put. Clones are the same.
+/// The end where questions are put. Clones share the lanes.
 #[derive(Debug)]
 pub(super) struct Entrance<T>(Arc<Shared<T>>);
 
@@ -90,7 +91,7 @@ impl<T> Clone for Entrance<T> {
 }
 
 impl<T> Entrance<T> {
-    /// Has a question of this person about this namespace wait.
+    /// Puts a question of this user about this namespace into its lane.
     pub fn put(&self, namespace: &str, user: &str, question: T) -> Result<(), Full> {
         self.0.lanes().put(namespace, user, question)?;
         self.0.bell.notify_one();
@@ -98,7 +99,7 @@ impl<T> Entrance<T> {
     }
 }
 
-/// Where questions are taken. Clones are the same.
+/// The end where questions are taken. Clones share the lanes.
 #[derive(Debug)]
 pub struct Exit<T>(Arc<Shared<T>>);
 
@@ -109,12 +110,12 @@ impl<T> Clone for Exit<T> {
 }
 
 impl<T> Exit<T> {
-    /// The next question, where one waits.
+    /// Takes the next question, if one waits.
     pub fn try_take(&self) -> Option<T> {
         self.0.lanes().take()
     }
 
-    /// The next question. Nothing is lost where that is awaited no longer.
+    /// Waits for the next question and takes it. No question is lost if the future is dropped.
     pub async fn take(&self) -> T {
         loop {
             if let Some(question) = self.try_take() {
@@ -125,7 +126,7 @@ impl<T> Exit<T> {
     }
 }
 
-/// Both ends of the lanes.
+/// Returns both ends of the lanes.
 pub(super) fn lanes<T>() -> (Entrance<T>, Exit<T>) {
     let shared = Arc::new(Shared {
         lanes: Mutex::new(Lanes(VecDeque::new())),
@@ -150,7 +151,7 @@ mod tests {
         entrance.put("a", "patient", 101).unwrap();
         let answered: Vec<_> = std::iter::from_fn(|| exit.try_take()).take(6).collect();
         assert_eq!(answered, [0, 100, 200, 1, 101, 2]);
-        // What was taken has left room.
+        // Taking questions has made room.
         entrance.put("a", "flood", 8).unwrap();
         assert_eq!(std::iter::from_fn(|| exit.try_take()).count(), 6);
         assert_eq!(exit.try_take(), None);

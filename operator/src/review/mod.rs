@@ -1,8 +1,9 @@
-//! Answers to `CardReview`s: what people ask about what waits. API servers bring the questions, as a mutating webhook on this one
-//! kind: so they have authenticated who asks, and RBAC has decided that they may ask in this namespace. Nobody else is answered.
+//! Answers `CardReview`s: people's questions about what waits. API servers send the questions to a mutating webhook for this one kind. So
+//! they have authenticated the user, and RBAC has decided that the user may ask in this namespace. Requests from elsewhere are not
+//! answered.
 //!
-//! Only the operator that leads knows the cluster, so only it answers. Questions are read and answers written here, on threads of
-//! their own; the mind answers one at a time, after it has decided, so that nobody waits longer for being let in.
+//! Only the operator that leads knows the cluster, so only it answers. This module reads questions and writes answers, on threads of its
+//! own. The mind answers one question at a time, after it has decided, so that no pod waits longer for its admission.
 
 mod lanes;
 mod path;
@@ -33,33 +34,33 @@ pub use self::path::{PathError, PathKeeper, ReviewPath, WEBHOOK};
 use self::wire::Refusal;
 use crate::extender::Mounted;
 
-/// What a body may take: a manifest is as long as etcd allows at most.
+/// Limits of one body: a manifest is at most as long as etcd allows.
 const BODY: Limits = Limits {
     longest: 3 << 20,
     time: Duration::from_secs(2),
-    // Those of what is asked are counted before it is read: the rest is skipped.
+    // The values of the question are counted before it is read; the rest of the body is skipped.
     values: None,
 };
-/// What all bodies may take at once.
+/// Memory for all bodies at once.
 const BODIES: usize = 24 << 20;
 /// The port's name in metrics.
 const PORT: &str = "review";
-/// Connections at once; each API server needs few.
+/// Number of connections at once; each API server needs few.
 const CONNECTIONS: usize = 64;
 /// How long a connection waits for the next question.
 const KEEP_ALIVE: Duration = Duration::from_mins(2);
-/// How many questions about one namespace may wait for their answers: several people may ask without end there.
+/// How many questions about one namespace may wait for their answers, since several users may ask without end there.
 const QUESTIONS_ABOUT_ONE: usize = 8;
 /// How long an answer may take; API servers wait five seconds.
 const ANSWER_LIMIT: Duration = Duration::from_secs(4);
-/// What is said to everybody else.
+/// The answer to any other request.
 const UNKNOWN: &str = "reviews are brought by API servers alone, at the path that they find in the MutatingWebhookConfiguration cardgate: \
                        create a CardReview to ask\n";
 
 /// A question, and where the answer goes.
 #[derive(Debug)]
 pub struct Inquiry {
-    /// The namespace whose names the asker may read.
+    /// The namespace whose names the user may read.
     pub namespace: String,
     /// What is asked about.
     pub asked: Asked,
@@ -67,15 +68,15 @@ pub struct Inquiry {
     pub answer: oneshot::Sender<Result<CardReviewStatus, NoAnswer>>,
 }
 
-/// Where questions go. Clones count together.
+/// The end where questions are put. Clones share the counts.
 #[derive(Debug, Clone)]
 pub struct Inquiries {
     mind: Entrance<Inquiry>,
-    /// How many questions about each namespace wait for their answer.
+    /// How many questions about each namespace wait for their answers.
     waiting: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
-/// Both ends of the way to the mind.
+/// Returns both ends of the channel to the mind.
 pub fn channel() -> (Inquiries, Exit<Inquiry>) {
     let (mind, inquiries) = lanes();
     let waiting = Arc::default();
@@ -105,7 +106,7 @@ impl Inquiries {
         answered.map_err(|_| Failure::NotLeading)
     }
 
-    /// One more question about a namespace, while what is returned lives; none where as many wait as may.
+    /// Counts one more question about a namespace while the returned value lives. Returns none if the largest number of questions waits.
     fn wait(&self, namespace: &str) -> Option<Waiting<'_>> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let count = waiting.entry(namespace.to_owned()).or_default();
@@ -142,7 +143,7 @@ impl Drop for Waiting<'_> {
 /// Reviews can't be served.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The address is taken, or none of this machine's.
+    /// The address is in use, or is not an address of this machine.
     #[error("{0}: choose another with --review-addr")]
     Listen(#[from] ListenError),
     /// TLS can't be set up.
@@ -150,13 +151,13 @@ pub enum StartError {
     Tls(#[from] rustls::Error),
 }
 
-/// Why a question has no answer that was taken up.
+/// Why a question that was taken up has no answer.
 #[derive(Debug, Error)]
 pub enum NoAnswer {
-    /// What is asked about is not there.
+    /// The object of the question does not exist.
     #[error(transparent)]
     Unknown(#[from] Unknown),
-    /// To answer failed; asked again, it would fail again.
+    /// The answer could not be computed; another try would fail too.
     #[error("Cardgate fell over this question: tell whoever keeps it, who finds it in the log of the operator")]
     Fell,
 }
@@ -181,7 +182,7 @@ pub enum Failure {
     Late,
 }
 
-/// Listens on `address`, by TLS alone. Await the result to serve.
+/// Listens on `address`, with TLS only. Await the result to serve.
 pub fn start(
     address: SocketAddr,
     mounted: &Arc<Mounted>,
@@ -202,7 +203,7 @@ pub fn start(
     Ok(port.tls(address, &mounted.open_server_config()?, refusals, routes)?)
 }
 
-/// The one path that is answered, and what everybody else is told.
+/// Returns the one route that is answered, and the answer to any other request.
 pub fn routes(
     inquiries: Inquiries,
     path: Arc<ReviewPath>,
@@ -240,7 +241,7 @@ async fn review(
         if let Some(reason) = body.as_ref().err().and_then(BodyError::reason) {
             refusals.count(PORT, reason);
         }
-        // Nothing of the body is kept while the question waits.
+        // The body is dropped before the question waits.
         let (question, asked) = wire::read(&body?)?;
         let _spared = connections::busy_with_known(&request);
         let asked = match asked {
@@ -251,7 +252,7 @@ async fn review(
         Ok::<_, Failure>(match known {
             Ok(Ok(status)) => question.answered(&status),
             Ok(Err(no_answer)) => question.refused(Refusal::of(&no_answer), no_answer.to_string()),
-            // Said to who asks; a webhook that fails says less.
+            // The reason goes to the user; a failing webhook would say less.
             Err(failure) => question.refused(Refusal::AskAgain, failure.to_string()),
         })
     };

@@ -1,8 +1,7 @@
-//! The path at which API servers bring reviews. It ends with a secret, which stands nowhere but in the webhook configuration: API
-//! servers show no certificate to a webhook, so this is how they are told from whoever else reaches the port, and would ask in
-//! another's name.
+//! The path to which API servers send reviews. It ends with a secret, which is only written in the webhook configuration. API servers show
+//! no certificate to a webhook. So the secret tells them from other clients that reach the port and would ask in another user's name.
 //!
-//! The operator that leads makes the secret where there is none. To have another one, remove the path from the configuration.
+//! The operator that leads creates the secret if there is none. To get a new one, remove the path from the configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +24,13 @@ use crate::keep::{KeepError, Keeper, LOOK_AGAIN};
 use crate::metrics::{Verb, Write};
 use crate::secret::is_same;
 
-/// The webhook by which API servers ask, in the configuration `cardgate`.
+/// The webhook through which API servers ask, in the configuration `cardgate`.
 pub const WEBHOOK: &str = "reviews.card.volcano.sh";
-/// Before the secret.
+/// The part of the path before the secret.
 const PREFIX: &str = "/review/";
-/// Of the secret, before it is encoded.
+/// Length of the secret before it is encoded.
 const SECRET_BYTES: usize = 24;
-/// Of the secret as it stands in the path.
+/// Length of the secret in the path.
 const SECRET_CHARACTERS: usize = SECRET_BYTES * 4 / 3;
 /// The object, in messages.
 const OBJECT: &str = "the MutatingWebhookConfiguration cardgate";
@@ -41,12 +40,12 @@ const OBJECT: &str = "the MutatingWebhookConfiguration cardgate";
 pub struct ReviewPath(ArcSwapOption<String>);
 
 impl ReviewPath {
-    /// A path that is in use already, whoever made it: the operator's own stands in the webhook configuration ([`PathKeeper`]).
+    /// Returns a path that is in use already, whoever created it. The operator's own path is in the webhook configuration ([`PathKeeper`]).
     pub fn known(path: String) -> Self {
         Self(ArcSwapOption::from_pointee(path))
     }
 
-    /// Whether somebody who asks at this path knows the secret.
+    /// Whether a request to this path knows the secret.
     pub(super) fn is(&self, path: &str) -> bool {
         let known = self.0.load();
         known
@@ -55,13 +54,13 @@ impl ReviewPath {
     }
 }
 
-/// The path was not brought in order. It is tried again.
+/// The path could not be brought in order. The keeper tries again.
 #[derive(Debug, Error)]
 pub enum PathError {
     /// A request failed.
     #[error(transparent)]
     Request(#[from] KeepError),
-    /// This machine gives no random numbers.
+    /// This machine provides no random numbers.
     #[error("no random numbers for the path of reviews")]
     Random,
 }
@@ -72,11 +71,11 @@ impl From<GetRandomFailed> for PathError {
     }
 }
 
-/// Keeps the path in the webhook configuration, and knows it from there.
+/// Keeps the path in the webhook configuration, and reads it from there.
 pub struct PathKeeper {
-    /// Where it is kept.
+    /// Where the path is kept.
     pub context: Context,
-    /// Gets the path.
+    /// Receives the path.
     pub path: Arc<ReviewPath>,
 }
 
@@ -98,7 +97,7 @@ impl Keeper for PathKeeper {
         let read = api.get_opt(CONFIGURATION);
         let found = self.context.request(read, Verb::Get, "read", OBJECT).await?;
         let webhooks = found.and_then(|found| found.webhooks).unwrap_or_default();
-        // Without the webhook nobody asks; who watches over the installation says so.
+        // Without the webhook nobody asks. The check of the installation reports that it is missing.
         let Some(place) = webhooks.iter().position(|webhook| webhook.name == WEBHOOK) else {
             return Ok(LOOK_AGAIN);
         };
@@ -137,7 +136,7 @@ fn random_secret() -> Result<String, GetRandomFailed> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// The path at which a webhook is asked, if it ends with a secret.
+/// Returns the path of a webhook, if it ends with a secret.
 fn secret_path(client: &WebhookClientConfig) -> Option<&str> {
     let service = client.service.as_ref().and_then(|service| service.path.as_deref());
     let path = client.url.as_deref().map_or(service, |url| Some(split(url).1))?;
@@ -150,14 +149,14 @@ fn secret_path(client: &WebhookClientConfig) -> Option<&str> {
     path.strip_prefix(PREFIX).is_some_and(is_secret).then_some(path)
 }
 
-/// A URL's beginning, and its path.
+/// Splits a URL into its beginning and its path.
 fn split(url: &str) -> (&str, &str) {
     let host = url.find("://").map_or(0, |scheme| scheme + "://".len());
     let path = url[host..].find('/').map_or(url.len(), |path| host + path);
     url.split_at(path)
 }
 
-/// Gives a webhook this path. Fails where the webhooks are no longer those that were looked at.
+/// Returns a patch that gives a webhook this path. It fails if the webhooks have changed since they were read.
 fn change(place: usize, webhook: &MutatingWebhook, path: &str) -> json_patch::Patch {
     let at = format!("/webhooks/{place}");
     let client = format!("{at}/clientConfig");

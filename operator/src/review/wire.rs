@@ -1,4 +1,4 @@
-//! Questions and answers as API servers send and take them (`admission.k8s.io/v1`).
+//! Questions and answers in the form in which API servers send and take them (`admission.k8s.io/v1`).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use super::{Failure, NoAnswer};
 
-/// What is said to who would store a question.
+/// The answer to a client that would store a question.
 const NOT_STORED: &str = "a CardReview is answered and never stored: create it with dryRun=All, such as by kubectl create \
                           --dry-run=server -o yaml";
-/// How many values a question may hold. Those of a manifest take up to a kilobyte each when they are read, one manifest at a time, and few of
-/// them are kept: a Volcano Job with as many tasks as may be has some ten thousand.
+/// How many values a question may hold. While a manifest is read, each of its values takes up to a kilobyte, for one manifest at a time,
+/// and few values are kept. A Volcano Job with the largest number of tasks has some ten thousand values.
 const MOST_VALUES: usize = 32 << 10;
 
 #[derive(Deserialize)]
@@ -26,7 +26,7 @@ struct Review<'a> {
     request: Request<'a>,
 }
 
-/// A question as it comes in, as far as it is read.
+/// The fields of an incoming question that are read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Request<'a> {
@@ -53,14 +53,15 @@ struct Object<'a> {
     spec: Option<&'a RawValue>,
 }
 
-/// Why there is no answer, by which programs tell what to do: the HTTP statuses of whom the API server itself answers so.
+/// Why there is no answer. Programs can tell from it what to do: the codes are the HTTP statuses with which the API server itself answers
+/// such requests.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Refusal {
-    /// The question can't be answered as it is.
+    /// The question cannot be answered in its present form.
     Unreadable = 422,
-    /// What it is about is not there.
+    /// The object of the question does not exist.
     NotThere = 404,
-    /// It can be answered later. With 429 or 503 clients would ask again at once, by themselves.
+    /// The question can be answered later. With 429 or 503, clients would repeat it at once, by themselves.
     AskAgain = 409,
     Fell = 500,
 }
@@ -74,7 +75,7 @@ impl Refusal {
     }
 }
 
-/// Who asks, and where.
+/// The user who asks, and the namespace.
 #[derive(Debug)]
 pub(super) struct Question {
     uid: String,
@@ -82,7 +83,7 @@ pub(super) struct Question {
     user: String,
 }
 
-/// Reads a question: who asks, and what is asked about; else what to say to them.
+/// Reads a question: who asks, and what is asked about; or, as an error, the text to answer instead.
 pub(super) fn read(body: &[u8]) -> Result<(Question, Result<Asked, String>), Failure> {
     let review: Review<'_> = serde_json::from_slice(body).map_err(|error| Failure::Body(error.to_string()))?;
     let request = review.request;
@@ -99,7 +100,7 @@ pub(super) fn read(body: &[u8]) -> Result<(Question, Result<Asked, String>), Fai
     Ok((question, asked))
 }
 
-/// What is asked about. Whatever else is said is forgotten: all of it may take a hundred times as much.
+/// Reads what is asked about. Other fields are dropped: the whole could take a hundred times as much memory.
 fn read_spec(spec: &str) -> Result<Asked, String> {
     if values(spec.as_bytes()) > MOST_VALUES {
         return Err(format!(
@@ -118,17 +119,17 @@ fn read_spec(spec: &str) -> Result<Asked, String> {
 }
 
 impl Question {
-    /// Who asks, as the API server knows them.
+    /// Returns the user who asks, as the API server knows them.
     pub(super) fn user(&self) -> &str {
         &self.user
     }
 
-    /// Where they ask: whose names they may read.
+    /// Returns the namespace of the question, whose names the user may read.
     pub(super) fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// The answer, as the status of the object that was asked with.
+    /// Returns the answer, as the status of the object that was created to ask.
     pub(super) fn answered(&self, status: &CardReviewStatus) -> Vec<u8> {
         let patch = json!([{ "op": "add", "path": "/status", "value": status }]);
         response(&json!({
@@ -136,7 +137,7 @@ impl Question {
         }))
     }
 
-    /// What is said in place of an answer: printable, and short, whatever of the question it repeats.
+    /// Returns the text that is sent in place of an answer. It is printable and short, whatever part of the question it repeats.
     pub(super) fn refused(&self, why: Refusal, message: String) -> Vec<u8> {
         let status = json!({ "code": why as u16, "message": told(message) });
         response(&json!({ "uid": self.uid, "allowed": false, "status": status }))

@@ -1,4 +1,4 @@
-//! What somebody may do to the Secrets.
+//! Changes that somebody may make to the Secrets.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ fn set(secret: &mut Option<Secret>, key: &str, value: &str) {
     data.insert(key.to_owned(), ByteString(value.into()));
 }
 
-/// A world of its own, whose authority nobody here knows.
+/// Returns a separate world, whose authority is unknown here.
 fn foreign(extra: &[&str]) -> World {
     let mut world = World::default();
     world.reconcile(&names(extra), begin());
     world
 }
 
-/// What somebody does, and which key of the Secret is named for it: the authority's, the webhook's.
+/// A change, and for the authority's and the webhook's Secret the key that has to be named as damaged.
 type Damage = (&'static str, fn(&mut World), Option<&'static str>, Option<&'static str>);
 
 #[test]
@@ -162,7 +162,7 @@ fn recovers_from<const N: usize>(cases: [Damage; N]) {
     }
 }
 
-/// The webhook goes on with its certificate until it has seen the new one: API servers must believe both.
+/// The webhook serves its old certificate until it has seen the new one, so API servers must trust both.
 #[test]
 fn a_lost_authority_is_replaced_without_a_moment_of_disbelief() {
     let names = names(&[]);
@@ -196,7 +196,7 @@ fn a_lost_authority_is_replaced_without_a_moment_of_disbelief() {
     }
 }
 
-/// As when cert-manager wrote the Secret before: with its own authority beside the certificate.
+/// This is the case if cert-manager wrote the Secret before, with its own authority beside the certificate.
 #[test]
 fn a_foreign_certificate_serves_until_it_is_replaced() {
     for foreign_names in [vec![], vec!["other.example"]] {
@@ -207,7 +207,7 @@ fn a_foreign_certificate_serves_until_it_is_replaced() {
         };
         let now = begin() + DAY;
         let (states, _) = world.reconcile(&names(&[]), now);
-        // From the moment that the bundle is written.
+        // This holds from the moment when the bundle is written.
         for state in &states[1..] {
             assert!(believes(state, &names(&[]), now), "{foreign_names:?}");
         }
@@ -249,7 +249,7 @@ proptest! {
         prop_assert!(believes(states.last().unwrap(), &names, begin()));
     }
 
-    /// Whatever names are accepted can be served: else every look would make another certificate.
+    /// Every accepted name can be served. Otherwise every look would create another certificate.
     #[test]
     fn every_accepted_name_can_be_served(
         dns in "[a-zA-Z0-9_-]{1,10}(\\.[a-zA-Z0-9_-]{1,10}){0,4}\\.?", address in any::<u128>(), short in any::<u32>(),

@@ -1,4 +1,4 @@
-//! Certificates over years and through accidents, believed or not by webpki: the judge is not the code that decides.
+//! Certificates over years and through accidents. webpki judges whether they are trusted, not the code that plans them.
 
 mod accidents;
 mod rotation;
@@ -26,7 +26,7 @@ fn names(extra: &[&str]) -> Vec<Name> {
     Name::of_service("webhook", "cardgate-system", &extra)
 }
 
-/// The webhook's certificate with these names.
+/// Returns the webhook's certificate with these names.
 fn leaf(names: &[Name]) -> Leaf {
     Leaf {
         names: names.to_vec(),
@@ -55,7 +55,7 @@ struct Public {
     chain: String,
 }
 
-/// What is in the cluster.
+/// The objects in the cluster.
 #[derive(Debug, Clone, Default)]
 struct World {
     authority: Option<Secret>,
@@ -64,7 +64,7 @@ struct World {
 }
 
 impl World {
-    /// Does what the keeper does, in its order. Returns the public state after every write, and when to do it again.
+    /// Does what the keeper does, in the same order. Returns the public state after every write, and when to do it again.
     fn reconcile(&mut self, names: &[Name], now: Timestamp) -> (Vec<Public>, Timestamp) {
         let found = secrets::read(self.authority.as_ref(), self.serving.as_ref(), now);
         let mut held = found.held;
@@ -80,7 +80,7 @@ impl World {
         (states, plan.next)
     }
 
-    /// None before the webhook serves.
+    /// Returns the public state; none before the webhook serves.
     fn public(&self) -> Option<Public> {
         self.serving.as_ref()?;
         Some(Public {
@@ -94,7 +94,7 @@ impl World {
     }
 }
 
-/// Whether a client that trusts the bundle believes that the chain is everything in `names`.
+/// Whether a client that trusts the bundle accepts the chain for every name in `names`.
 fn believes(state: &Public, names: &[Name], at: Timestamp) -> bool {
     let read = |pem: &str| -> Vec<CertificateDer<'static>> {
         CertificateDer::pem_slice_iter(pem.as_bytes())

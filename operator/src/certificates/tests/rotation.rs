@@ -1,4 +1,4 @@
-//! Years without an accident.
+//! Years without accidents.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use super::super::plan::{self, AUTHORITY_LIFETIME, OVERLAP, SERVING_LIFETIME, Step, Validity, plan};
 use super::*;
 
-/// How far API servers and webhooks may lag behind what was written.
+/// How far API servers and webhooks may lag behind the last write.
 const LAG: SignedDuration = SignedDuration::from_mins(50);
 
-/// What was public and until when it may still be seen by somebody.
+/// What was public, and until when some component may still use it.
 #[derive(Default)]
 struct History {
     bundles: Vec<(String, Timestamp)>,
@@ -27,7 +27,7 @@ impl History {
                 }
             }
         }
-        // What is in force now is seen until something else is.
+        // The newest state stays in use until there is another one.
         for list in [&mut self.bundles, &mut self.chains] {
             let newest = list.len().saturating_sub(1);
             let mut place = 0;
@@ -38,7 +38,7 @@ impl History {
         }
     }
 
-    /// Every bundle that an API server may still use, with every certificate that a webhook may still serve.
+    /// Checks every bundle that an API server may still use against every certificate that a webhook may still serve.
     fn check(&self, names: &[Name], at: Timestamp) {
         for (bundle, _) in &self.bundles {
             for (chain, _) in &self.chains {
@@ -89,7 +89,7 @@ fn for_eight_years_every_api_server_believes_every_webhook() {
         let certificates = world.bundle.split_inclusive("-----END CERTIFICATE-----\n");
         authorities.extend(certificates.map(|one| one.trim().to_owned()));
         chains.push(states.last().unwrap().chain.clone());
-        // While anything lags behind, and just before the next thing happens.
+        // Check while a component may lag behind, and just before the next change.
         for at in [now + LAG, next - SignedDuration::from_secs(1)] {
             if now < at && at < next {
                 history.add(&[], at);
@@ -101,7 +101,7 @@ fn for_eight_years_every_api_server_believes_every_webhook() {
     authorities.sort_unstable();
     authorities.dedup();
     chains.dedup();
-    // An authority signs for 243 days, a certificate serves for 60.
+    // An authority signs for 243 days; a certificate is served for 60.
     assert_eq!(authorities.len(), 12);
     assert!((48..=55).contains(&chains.len()), "{} certificates", chains.len());
 }
@@ -185,9 +185,9 @@ fn an_authority_joins_long_before_it_signs_and_stays_until_it_expires() {
     let new = |age: i64| authority(-age, 8760, true);
     assert_eq!(plan(&[old, new(0)], serving(0), now).steps, []);
     assert_eq!(plan(&[old, new(0)], serving(0), now).next, now + OVERLAP);
-    // A renewal that is due meanwhile is signed by the old one.
+    // The old authority signs a renewal that is due meanwhile.
     assert_eq!(plan(&[old, new(0)], serving(1500), now).steps, [Step::Issue { by: 0 }]);
-    // The new one is trusted: the old key has done its work.
+    // The new authority is trusted, so the old key is no longer needed.
     assert_eq!(plan(&[old, new(700)], serving(0), now).steps, [Step::DropKey(0)]);
     assert_eq!(
         plan(&[old, new(700)], serving(1500), now).steps,
@@ -213,7 +213,7 @@ fn any_authority() -> impl Strategy<Value = plan::Authority> {
 }
 
 proptest! {
-    /// Whatever there is: what was planned settles it, and nothing is planned twice.
+    /// For any state: applying the plan settles it, and nothing is planned twice.
     #[test]
     fn one_plan_is_enough(
         mut authorities in prop::collection::vec(any_authority(), 0..6),

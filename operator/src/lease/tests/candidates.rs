@@ -1,4 +1,4 @@
-//! Candidates with their real loop, against a register in memory, while tokio's clock is paused.
+//! Candidates with their real loop, against a register in memory, with tokio's clock paused.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,15 +13,15 @@ use super::super::*;
 #[derive(Default, Clone)]
 struct Shared(Arc<Mutex<(Option<Lease>, u64)>>);
 
-/// One candidate's way to it.
+/// One candidate's connection to the Lease.
 #[derive(Clone, Default)]
 struct Connection {
     shared: Shared,
-    /// Nothing is answered.
+    /// Whether requests get no answer.
     cut: Arc<AtomicBool>,
-    /// Writes are refused with this code; 0 for none.
+    /// Whether writes are refused.
     forbidden: Arc<AtomicBool>,
-    /// The fence can't be raised.
+    /// Whether the fence cannot be raised.
     unfenced: Arc<AtomicBool>,
 }
 
@@ -196,7 +196,7 @@ async fn one_short_interruption_costs_nothing() {
         sleep(Duration::from_millis(1900)).await;
         connection.cut.store(false, Ordering::SeqCst);
         assert!(first.leadership.holds() && !second.leadership.holds());
-        // Time for one renewal between two interruptions.
+        // This leaves time for one renewal between two interruptions.
         sleep(Duration::from_secs(4)).await;
     }
 }
@@ -206,7 +206,7 @@ async fn a_process_that_stood_still_does_not_lead_when_it_wakes() {
     let shared = Shared::default();
     let first = start("a", &Connection::to(&shared));
     first.until_it_leads().await;
-    // The clock jumps, and the election has not run yet.
+    // The clock jumps, before the election has run again.
     advance(TERM + Duration::from_millis(1)).await;
     assert!(!first.leadership.holds());
     assert!(first.task.await.unwrap().is_err());
@@ -313,7 +313,7 @@ async fn nobody_leads_before_the_fence_is_raised_and_the_lease_is_kept_meanwhile
     sleep(Duration::from_mins(2)).await;
     assert_eq!(holder(&shared).as_deref(), Some("a"));
     assert!(!first.leadership.holds() && !first.leadership.is_elected() && !second.leadership.holds());
-    // Nobody answers, for longer than a term: what was never led is not lost, and somebody else may lead.
+    // There is no answer for longer than a term. A candidate that never led loses nothing, and another one may lead.
     connection.cut.store(true, Ordering::SeqCst);
     second.until_it_leads().await;
     assert_eq!(holder(&shared).as_deref(), Some("b"));

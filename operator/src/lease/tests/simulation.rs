@@ -1,5 +1,5 @@
-//! Any number of contenders with clocks that disagree, requests that are late or lost, processes that stand still, crash and
-//! come back: at no moment do two lead, and when all is well again, one does.
+//! Simulates any number of contenders with clocks that disagree, late or lost requests, and processes that stand still, crash and come
+//! back. At no moment do two contenders lead, and when all troubles are over, one leads.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,12 +10,12 @@ use tokio::time::Instant;
 
 use super::super::election::{Election, Record, Step, Version};
 
-/// All is well from here on, in milliseconds.
+/// From this time on, in milliseconds, there are no troubles.
 const CALM: u64 = 120_000;
-/// Long enough for a silent holder's duration and everything after it.
+/// The end of the simulation: late enough for a silent holder's duration and everything after it.
 const END: u64 = CALM + 40_000;
 
-/// What befalls a process.
+/// A trouble of a process.
 #[derive(Debug, Clone)]
 enum Trouble {
     /// It stands still, while its clock runs on.
@@ -24,7 +24,7 @@ enum Trouble {
     Crash { contender: usize, at: u64, back_after: u64 },
 }
 
-/// What befalls a request: how long it takes to arrive and its answer to come back, and whether either is lost.
+/// The journey of a request: how long it and its answer take to arrive, and whether either is lost.
 #[derive(Debug, Clone)]
 struct Journey {
     there: u64,
@@ -35,7 +35,7 @@ struct Journey {
 
 #[derive(Debug, Clone)]
 struct Story {
-    /// For each contender how fast its clock runs, in percent, and how wrong its wall clock is.
+    /// For each contender, the speed of its clock in percent, and the error of its wall clock.
     clocks: Vec<(u64, i64)>,
     troubles: Vec<Trouble>,
     journeys: Vec<Journey>,
@@ -85,9 +85,9 @@ fn stories() -> impl Strategy<Value = Story> {
 enum Happening {
     /// A request reaches the register.
     Arrives(usize),
-    /// An answer, or the end of patience, reaches the contender.
+    /// The contender gets an answer, or stops waiting for it.
     Answered(usize),
-    /// The contender does the next thing.
+    /// The contender does its next step.
     Acts(usize),
     Crashes(usize, u64),
     Starts(usize),
@@ -104,14 +104,14 @@ enum Answer {
 #[derive(Debug)]
 struct Request {
     contender: usize,
-    /// Of which life of the contender: a dead one's answers reach nobody.
+    /// The life of the contender that the request belongs to: answers to a dead contender reach nobody.
     life: u32,
     step: Step,
     sent: Instant,
     answer: Answer,
     answer_lost: bool,
     back: u64,
-    /// Whether the contender has heard, or given up.
+    /// Whether the contender has got the answer, or given up.
     over: bool,
 }
 
@@ -159,7 +159,7 @@ impl World {
         world
     }
 
-    /// Plans something; what a contender does itself waits while it stands still.
+    /// Plans a happening. A contender's own actions wait while it stands still.
     fn plan(&mut self, at: u64, happening: Happening) {
         let mut at = at.max(self.now);
         if let Happening::Acts(contender) | Happening::Starts(contender) = happening {
@@ -190,12 +190,12 @@ impl World {
         at
     }
 
-    /// What the contender's monotonic clock shows.
+    /// Returns what the contender's monotonic clock shows.
     fn clock(&self, contender: usize) -> Instant {
         self.base + Duration::from_micros(self.now * self.story.clocks[contender].0 * 10)
     }
 
-    /// When the contender's clock will show this, rounded up.
+    /// Returns when the contender's clock will show this time, rounded up.
     fn moment(&self, contender: usize, clock: Instant) -> u64 {
         let micros = u64::try_from((clock - self.base).as_micros()).unwrap();
         micros.div_ceil(self.story.clocks[contender].0 * 10)
@@ -218,7 +218,7 @@ impl World {
 
     fn run(&mut self) -> Result<(), TestCaseError> {
         while let Some(Reverse((at, happening))) = self.agenda.pop() {
-            // Leadership ends by itself and begins only when something happens, so these are all moments that count.
+            // Leadership ends by itself, and begins only when something happens, so these are all moments that matter.
             self.now = at;
             if at > END {
                 break;
@@ -296,7 +296,7 @@ impl World {
         if !journey.lost_on_the_way {
             self.plan(self.now + journey.there, Happening::Arrives(request));
         }
-        // The end of patience.
+        // The contender stops waiting then.
         self.plan(self.now + 2000, Happening::Answered(request));
     }
 
