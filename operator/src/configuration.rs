@@ -1,4 +1,4 @@
-//! Puts the configuration in force, and says in events what is wrong with it.
+//! Puts the configuration in force, and reports its errors in events.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use tracing::warn;
 
 use crate::context::Context;
 
-/// What readiness waits for: whether there is a `ConfigMap` is known.
+/// The part that readiness waits for: it is known whether there is a `ConfigMap`.
 pub const READY_PART: &str = "configuration";
 
-/// What Cardgate was doing, in both events.
+/// Cardgate's action, in both events.
 const ACTION: &str = "LoadConfiguration";
 
 /// The configuration can no longer be followed.
@@ -25,8 +25,8 @@ const ACTION: &str = "LoadConfiguration";
 #[error("the watch on ConfigMap {CONFIG_MAP} ended")]
 pub struct ConfigurationWatchEnded;
 
-/// Follows the `ConfigMap` for ever. `publish` gets every configuration that comes into force, the first as soon as it
-/// is known whether there is a `ConfigMap`; the metrics show it when `publish` is done.
+/// Follows the `ConfigMap` for ever. `publish` gets every configuration that comes into force. It gets the first one as soon as it is known
+/// whether there is a `ConfigMap`. The metrics show a configuration when `publish` is done.
 pub async fn run<P, D>(context: Context, mut publish: P) -> Result<(), ConfigurationWatchEnded>
 where
     P: FnMut(Arc<Configuration>) -> D,
@@ -56,7 +56,7 @@ where
             },
             _ = elections.next() => {}
         }
-        // Whoever does not lead keeps it until it does.
+        // An operator that does not lead keeps its findings until it leads.
         if let Some(loaded) = untold.take_if(|_| context.leadership.is_elected()) {
             tell(&context, &loaded).await;
         }

@@ -1,4 +1,4 @@
-//! What everybody needs who looks after Cardgate's own objects.
+//! What all parts need that look after Cardgate's own objects.
 
 use std::sync::Arc;
 
@@ -11,28 +11,28 @@ use crate::metrics::Metrics;
 use crate::recorder::Recorder;
 use programs::readiness::Readiness;
 
-/// The cluster, Cardgate's place in it, and where is told what was found and done.
+/// The cluster, Cardgate's namespace in it, and where findings and actions are reported.
 #[derive(Clone)]
 pub struct Context {
-    /// For reading and writing.
+    /// The client for reading and writing.
     pub client: Client,
     /// Cardgate's own namespace.
     pub namespace: String,
-    /// Without it nothing is written, so that events come once.
+    /// Without leadership nothing is written, so that each event appears once.
     pub leadership: Leadership,
-    /// Gets counts, and what is wrong as figures.
+    /// Receives counts, and problems as figures.
     pub metrics: Arc<Metrics>,
-    /// Gets what is wrong as text.
+    /// Receives problems as text.
     pub readiness: Arc<Readiness>,
-    /// Gets what users should see beside the objects.
+    /// Receives what users should see beside the objects.
     pub recorder: Recorder,
 }
 
 impl Context {
-    /// An item whenever this operator begins to lead or no longer does; no end.
+    /// Returns a stream with an item whenever this operator begins or ceases to lead. The stream never ends.
     pub fn elections(&self) -> BoxStream<'static, ()> {
         stream::unfold(self.leadership.changes(), async |mut leads| {
-            // Without an election any more, who leads stays what it was.
+            // After the end of the election, the leadership no longer changes.
             if leads.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }

@@ -1,4 +1,4 @@
-//! What the mind hears: what the API server shows, and what became of what was done.
+//! What the mind hears: what the API server shows, and the outcomes of actions.
 
 use std::sync::Arc;
 
@@ -14,38 +14,39 @@ use tokio::task;
 /// One thing that happened.
 #[derive(Debug)]
 pub enum Event {
-    /// The API server shows something else than before.
+    /// The API server shows a change.
     Observed(Observation),
-    /// Another configuration is to be put in force; who sent it is told when it is.
+    /// Another configuration is to be put in force; the sender is notified when it is.
     Configuration(Arc<Configuration>, oneshot::Sender<()>),
-    /// The labels of a node have been written, or could not be for now.
+    /// The labels of a node have been written, or cannot be written for now.
     NodeLabelled {
         /// The node's name.
         node: Arc<str>,
         /// Its unique id.
         uid: Box<str>,
-        /// Which task wrote them: another one may write others of the same node by now.
+        /// The task that wrote them. By now another task may write other labels of the same node.
         writer: task::Id,
     },
-    /// The label of a node is refused: why, in the API server's words.
+    /// The label of a node is refused.
     NodeNotLabelled {
         /// The node's name.
         node: Arc<str>,
         /// Its unique id.
         uid: Box<str>,
-        /// The refusal.
+        /// The refusal, in the API server's words.
         why: String,
     },
-    /// What became of something that was decided.
+    /// The outcome of a decision.
     Outcome(Outcome),
-    /// What became of a write that had not been answered, found out later.
+    /// The outcome of a write that was not answered, found out later.
     FoundOut(Outcome),
     /// A Job is resumed, as was decided.
     Resumed(Resumption),
-    /// A pod is evicted that could not be placed, or has more than it was let in for: for the event, why, and in which words.
+    /// A pod was evicted that could not be placed, or that has more than it was admitted for. Contains the reason and the message for the
+    /// event.
     SentBack(PodRef, Happening, String),
-    /// Such a pod may not be evicted either: why, in the API server's words.
+    /// Such a pod may not be evicted. Contains the reason in the API server's words.
     NotSentBack(PodRef, String),
-    /// What became of evictions, victim by victim.
+    /// The outcomes of evictions, one for each victim.
     Evictions(Box<Eviction>, Vec<EvictionOutcome>),
 }

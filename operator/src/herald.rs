@@ -1,13 +1,14 @@
-//! Telling many what is true from now on, each in its turn.
+//! Tells many listeners, one after the other, what is true from now on.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-/// Tells everybody who listens whether something is true: that this process leads, or is to end.
+/// Tells all listeners whether something is true, for example that this process leads or is to end.
 ///
-/// Each listens to a channel of its own, and they are told in the order in which they began to listen. One [`watch`] channel for all would
-/// wake them in random order: what the operator does next would differ from run to run, and no history of the simulator come twice.
+/// Each listener has a channel of its own, and listeners are told in the order in which they began to listen. A single [`watch`] channel
+/// for all would wake them in random order. Then the operator's next action would differ from run to run, and the simulator could not
+/// repeat a history.
 #[derive(Debug, Default)]
 pub struct Herald(Mutex<State>);
 
@@ -19,7 +20,7 @@ struct State {
 }
 
 impl Herald {
-    /// One that has told so much before anybody listened.
+    /// Returns a herald that has told `is_true` before anybody listened.
     pub fn new(is_true: bool) -> Self {
         Self(Mutex::new(State {
             is_true,
@@ -31,12 +32,12 @@ impl Herald {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was told last.
+    /// Returns what was told last.
     pub fn says(&self) -> bool {
         self.state().is_true
     }
 
-    /// Whoever has the receiver is told from now on; that it is true already is a change, too.
+    /// Returns a receiver that is told from now on. If it is true already, the receiver sees that as a change.
     pub fn listen(&self) -> watch::Receiver<bool> {
         let mut state = self.state();
         let (listener, mut receiver) = watch::channel(state.is_true);
@@ -50,7 +51,7 @@ impl Herald {
         receiver
     }
 
-    /// Tells everybody; whether that is news.
+    /// Tells all listeners. Returns whether that is news.
     pub fn tell(&self, is_true: bool) -> bool {
         let mut state = self.state();
         let is_news = std::mem::replace(&mut state.is_true, is_true) != is_true;
@@ -62,7 +63,7 @@ impl Herald {
         is_news
     }
 
-    /// Nothing is told any more: whoever waits for it gets an error.
+    /// Ends the telling: listeners that wait get an error.
     pub fn end(&self) {
         let mut state = self.state();
         state.has_ended = true;
@@ -86,7 +87,7 @@ mod tests {
             }
         };
         let mut listeners: futures::stream::FuturesUnordered<_> = (0..50).map(listen).collect();
-        // Each has begun to wait.
+        // Every listener has begun to wait.
         assert!(futures::poll!(futures::StreamExt::next(&mut listeners)).is_pending());
         assert!(herald.tell(true));
         while futures::StreamExt::next(&mut listeners).await.is_some() {}

@@ -1,9 +1,9 @@
-//! Misses what somebody takes away: each object of the installation that enforcement rests on is watched.
+//! Watches each object of the installation that enforcement rests on, to notice when somebody changes or removes it.
 //!
-//! One that is missing, or says something else than this version was installed with, is shown in the readiness text, in
-//! metrics, in an event and in the log, once, and again when it is back. Only its administrator puts it back: the operator has
-//! no right to create or loosen what it is held to itself. It stays ready meanwhile: what it does still holds, and
-//! taking it out of service would help nobody.
+//! An object that is missing, or that differs from what this version was installed with, is shown in the readiness text, in metrics, in an
+//! event and in the log: once, and again when it is restored. Only an administrator can restore it, because the operator has no right to
+//! create or loosen the objects that constrain itself. The operator stays ready meanwhile: its work still holds, and taking it out of
+//! service would help nobody.
 
 use crds::keys::CONFIG_MAP;
 use engine::happening::Happening;
@@ -19,20 +19,20 @@ use programs::logging::plain;
 use crate::context::Context;
 pub use removal::installed::{ExpectedError, Part, parts};
 
-/// What Cardgate was doing, in events.
+/// The operator's action, in events.
 const ACTION: &str = "WatchInstallation";
-/// HTTP status of what the operator may not read.
+/// HTTP status for an object that the operator may not read.
 const FORBIDDEN: u16 = 403;
 
 /// Watches the installation.
 pub struct InstallationWatch(pub Context);
 
-/// How an object of the installation was found.
+/// The state in which an object of the installation was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Finding {
     InPlace,
     Missing,
-    /// It says something else, first here.
+    /// The object differs; the text says where it first does.
     Changed(String),
     /// The operator may not read it.
     NotWatched,
@@ -77,7 +77,7 @@ impl InstallationWatch {
         }
     }
 
-    /// What a watch has brought; nothing where it was only interrupted.
+    /// Returns the finding of a watch; none if the watch was only interrupted.
     fn read(&self, part: &Part, seen: Result<Option<DynamicObject>, watcher::Error>) -> Option<Finding> {
         match seen {
             Ok(None) => Some(Finding::Missing),
@@ -116,7 +116,7 @@ impl InstallationWatch {
         let problems = problems.map(|(part, finding)| describe(part, finding));
         self.0.readiness.installation(problems.collect());
         match &finding {
-            // Nobody was told that it was not.
+            // No report said that it was not in place.
             Finding::InPlace if matches!(before, None | Some(Finding::NotWatched)) => return,
             Finding::InPlace => tracing::info!("{}", describe(part, &finding)),
             _ => tracing::warn!("{}", describe(part, &finding)),
@@ -124,13 +124,13 @@ impl InstallationWatch {
         self.tell(part, &finding).await;
     }
 
-    /// Says it in an event on the configuration.
+    /// Reports the finding in an event on the configuration.
     async fn tell(&self, part: &Part, finding: &Finding) {
         let (kind, reason) = match finding {
             Finding::InPlace => (EventType::Normal, Happening::InstallationRestored),
             Finding::Missing => (EventType::Warning, Happening::InstallationIncomplete),
             Finding::Changed(_) => (EventType::Warning, Happening::InstallationChanged),
-            // Whoever installed it so knows.
+            // The administrator who installed it so knows it.
             Finding::NotWatched => return,
         };
         if !self.0.leadership.is_elected() {

@@ -1,4 +1,4 @@
-//! Keeps objects as they should be while this operator leads: looks at them when they change, and now and then.
+//! Keeps objects as they should be while this operator leads: looks at them when they change, and regularly.
 
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
@@ -21,19 +21,20 @@ use crate::request::RequestError;
 
 /// How long one request may take.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
-/// Everything is looked at again after this time, whatever was heard: a lost message heals by itself.
+/// The time after which everything is looked at again, whatever was heard: so a lost message has no lasting effect.
 pub const LOOK_AGAIN: Duration = Duration::from_mins(10);
-/// The shortest time between two looks: what comes in a burst is one look, and a quarrel about an object stays slow.
+/// The shortest time between two looks. Changes in a burst cause one look, and if another client keeps undoing the writes, the quarrel
+/// stays slow.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The wait after the first failure; doubled with every one that follows.
+/// The wait after the first failure; every further failure doubles it.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The longest wait after a failure.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// A step of a keeper that failed. It is tried again.
+/// A keeper's step failed. The keeper tries again.
 #[derive(Debug, Error)]
 pub enum KeepError {
-    /// A request failed: what was tried in words, with which object, and why.
+    /// A request failed: what was tried, with which object, and why.
     #[error("can't {verb} {what}: {source}")]
     #[expect(missing_docs, reason = "one line says it")]
     Request {
@@ -41,7 +42,7 @@ pub enum KeepError {
         what: &'static str,
         source: RequestError,
     },
-    /// Somebody else leads.
+    /// Another operator leads.
     #[error("this operator no longer leads")]
     NotLeading,
 }
@@ -56,10 +57,10 @@ pub trait Keeper: Send + Sync {
     /// The keeper's surroundings.
     fn context(&self) -> &Context;
 
-    /// Something has changed that [`Self::reconcile`] looks at.
+    /// Returns a stream with an item when something changes that [`Self::reconcile`] looks at.
     fn changes(&self) -> BoxStream<'static, ()>;
 
-    /// Brings everything in order. Returns after what time to do so again.
+    /// Brings everything in order. Returns after which time to do so again.
     fn reconcile(&mut self) -> impl Future<Output = Result<Duration, Self::Error>> + Send;
 }
 
@@ -67,7 +68,7 @@ pub trait Keeper: Send + Sync {
 pub async fn run(mut keeper: impl Keeper) {
     let mut leads = keeper.context().leadership.changes();
     loop {
-        // Without an election any more, this operator will never lead again.
+        // After the end of the election, this operator will never lead again.
         if leads.wait_for(|leads| *leads).await.is_err() {
             return;
         }
@@ -105,7 +106,7 @@ async fn keep<K: Keeper>(keeper: &mut K) {
     }
 }
 
-/// The answer to a request; what fails is counted.
+/// Returns the answer to a request, and counts a failure.
 pub async fn in_time<T>(
     metrics: &Metrics,
     request: impl Future<Output = kube::Result<T>>,
@@ -118,7 +119,7 @@ pub async fn in_time<T>(
 }
 
 impl Context {
-    /// Something about the object of this name has changed.
+    /// Returns a stream with an item when the object of this name changes.
     pub fn changes<K>(&self, api: Api<PartialObjectMeta<K>>, name: &str) -> BoxStream<'static, ()>
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -136,7 +137,7 @@ impl Context {
             .boxed()
     }
 
-    /// The answer to a request; what fails is counted.
+    /// Returns the answer to a request, and counts a failure.
     pub async fn request<T>(
         &self,
         request: impl Future<Output = kube::Result<T>>,
@@ -147,7 +148,7 @@ impl Context {
         in_time(&self.metrics, request, kind, verb, what).await
     }
 
-    /// Asked before every write, which is counted.
+    /// Fails if this operator does not lead; otherwise counts the write. Call it before every write.
     pub fn may_write(&self, kind: Write) -> Result<(), KeepError> {
         if !self.leadership.holds() {
             return Err(KeepError::NotLeading);

@@ -1,4 +1,4 @@
-//! The operator: discovers cards, lets waiting pods in within their queues' quotas, and shows what there is.
+//! The operator: discovers cards, admits waiting pods within their queues' quotas, and shows the cluster's cards and usage.
 
 use engine::decide;
 use operator::cli::{Cli, Task};

@@ -1,5 +1,5 @@
-//! What an operator does by an API server alone: takes part in the election, follows the configuration, minds the cluster, and
-//! reports. What it has of the machine besides, such as ports, signals and the log, is [`crate::program`]'s.
+//! What an operator does with nothing but an API server: takes part in the election, follows the configuration, runs the mind, and reports.
+//! What it also needs from the machine, such as ports, signals and the log, is in [`crate::program`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,37 +27,37 @@ use crate::review::{Exit, Inquiry};
 use crate::shutdown::Stop;
 use crate::{configuration, keep};
 
-/// How long the mind may take to end: long enough for most of what is under way, and short enough for the Lease to be given
-/// back within the 30 s that Kubernetes leaves a pod.
+/// How long the mind may take to end. It is long enough for most writes under way, and short enough to give the Lease back within the 30 s
+/// that Kubernetes leaves a pod.
 const STOP_LIMIT: Duration = Duration::from_secs(8);
 
-/// What an operator is given.
+/// What an operator needs from outside.
 pub struct Surroundings {
-    /// For reading and writing.
+    /// The client for reading and writing.
     pub client: Client,
-    /// Of the reporter's own, so that its requests share no connection with admissions.
+    /// The reporter's own client, so that its requests share no connection with admissions.
     pub reports_client: Client,
     /// Cardgate's own namespace.
     pub namespace: String,
     /// The name of this replica.
     pub instance: String,
-    /// What is measured.
+    /// Receives measurements.
     pub metrics: Arc<Metrics>,
-    /// What has been seen.
+    /// Receives what has been seen.
     pub readiness: Arc<Readiness>,
-    /// Whether the mind lives.
+    /// Receives whether the mind is alive.
     pub liveness: Arc<Liveness>,
-    /// What schedulers ask.
+    /// Questions of schedulers.
     pub asked: mpsc::Receiver<Question>,
-    /// What people ask.
+    /// Questions of people.
     pub reviewed: Exit<Inquiry>,
-    /// How it decides.
+    /// How the mind decides.
     pub decide: Decide,
-    /// Where its mind thinks.
+    /// Where the mind runs.
     pub thinks: Place,
 }
 
-/// An operator that has not begun.
+/// An operator that has not started yet.
 pub struct Operator {
     context: Context,
     candidate: Candidate,
@@ -69,7 +69,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// An operator in these surroundings.
+    /// Returns an operator in these surroundings.
     pub fn new(surroundings: Surroundings) -> Self {
         let Surroundings {
             client,
@@ -135,13 +135,13 @@ impl Operator {
         }
     }
 
-    /// What others need who look after Cardgate's objects.
+    /// Returns what other parts need that look after Cardgate's objects.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Operates until `stop`, then finishes what is under way and gives the Lease back. `set_log_level` gets what every
-    /// configuration that comes into force says of the log.
+    /// Operates until `stop`, then finishes the work under way and gives the Lease back. `set_log_level` gets the log level of every
+    /// configuration that comes into force.
     pub async fn run(self, stop: Stop, set_log_level: impl Fn(Option<LogLevel>)) -> anyhow::Result<()> {
         let readiness = Arc::clone(&self.context.readiness);
         let configured = Arc::clone(&self.attendant.configured);
@@ -153,7 +153,7 @@ impl Operator {
             info!("shutting down: what is under way is finished, then the Lease is given back");
             finished(no_more_thoughts).await
         }));
-        // Writing reports is a task of its own: decisions don't wait for it.
+        // Reports are written in a separate task, so decisions do not wait for them.
         let reporting = tokio::spawn(self.reporter.run(self.inbox));
         let parameters = tokio::spawn(keep::run(self.parameters));
         let configuring = Box::pin(configuration::run(self.context, |configuration| {
@@ -180,7 +180,7 @@ async fn minding(attendant: Attendant, stop: Stop, thought: oneshot::Sender<()>)
     ended
 }
 
-/// Waits for the mind to end, for a limited time; returns how long what it began to write may still be on its way.
+/// Waits for the mind to end, for a limited time. Returns how long its writes may still be on their way.
 async fn finished(no_more_thoughts: oneshot::Receiver<()>) -> Duration {
     if timeout(STOP_LIMIT, no_more_thoughts).await.is_ok() {
         return Duration::ZERO;

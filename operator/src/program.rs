@@ -1,6 +1,6 @@
-//! The program: who there is, and who tells whom.
+//! The program: creates its parts and connects them.
 //!
-//! Whoever panics ends the program, with one exception: the mind, which works on what tenants write, is replaced.
+//! A panic ends the program, with one exception: the mind, which works on what tenants write, is replaced.
 
 use std::sync::Arc;
 use std::{panic, thread};
@@ -28,7 +28,7 @@ use crate::review::{Inquiries, PathKeeper, ReviewPath, StartError};
 use crate::server::Diagnosed;
 use crate::{configuration, extender, keep, review, shutdown};
 
-/// Runs the operator until it is told to end. How it decides is a parameter for tests, whose minds fall and stand still.
+/// Runs the operator until it is told to end. `decide` is a parameter for tests, whose minds panic and stand still.
 pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
     end_with_whoever_panics();
     let log = logging::start(env!("CARGO_CRATE_NAME"), cli.common.log_format)?;
@@ -82,7 +82,7 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
     operating.await
 }
 
-/// The certificates that are to be there.
+/// Returns the certificates that have to exist.
 fn leaves(cli: &Cli) -> Vec<Leaf> {
     let mut leaves = vec![Leaf::webhook(&cli.common.pod_namespace, &cli.tls_extra_sans)];
     if cli.extender_addr.is_some() {
@@ -94,14 +94,14 @@ fn leaves(cli: &Cli) -> Vec<Leaf> {
     leaves
 }
 
-/// Sets what holds for the whole process.
+/// Makes settings for the whole process.
 fn prepare() -> anyhow::Result<()> {
     allow_open_files();
     let installed = provider().install_default();
     installed.map_err(|_| anyhow::anyhow!("a crypto provider is already installed"))
 }
 
-/// Serves schedulers that ask, where they are to be served.
+/// Starts the scheduler extender, if it has an address.
 fn start_extender(cli: &Cli, questions: Questions, metrics: &Metrics) -> Result<Option<Server>, ExtenderError> {
     let Some(address) = cli.extender_addr else {
         return Ok(None);
@@ -111,7 +111,7 @@ fn start_extender(cli: &Cli, questions: Questions, metrics: &Metrics) -> Result<
     Ok(Some(extender::start(address, &mounted, metrics.refusals(), questions)?))
 }
 
-/// Answers reviews, where they are to be answered.
+/// Starts to answer reviews, if they have an address.
 fn start_review(cli: &Cli, inquiries: Inquiries, context: &Context) -> Result<Option<Server>, StartError> {
     let Some(address) = cli.review_addr else {
         return Ok(None);
@@ -127,14 +127,14 @@ fn start_review(cli: &Cli, inquiries: Inquiries, context: &Context) -> Result<Op
     Ok(Some(review::start(address, &mounted, &path, refusals, inquiries)?))
 }
 
-/// Has the Services of what only the leader answers find it.
+/// Labels the leader's pod, so that Services whose requests only the leader can answer find it.
 fn label_leader(cli: &Cli, client: Client, leadership: &Leadership) {
     let leads = leadership.changes();
     let (namespace, pod) = (cli.common.pod_namespace.clone(), cli.instance());
     tokio::spawn(async move { extender::keep_leader_label(client, &namespace, &pod, leads).await });
 }
 
-/// Keeps certificates, where nobody else does.
+/// Keeps certificates, unless somebody else does.
 async fn keep_certificates(keeper: CertificateKeeper, is_ours: bool) {
     if is_ours {
         keep::run(keeper).await;
@@ -143,7 +143,7 @@ async fn keep_certificates(keeper: CertificateKeeper, is_ours: bool) {
     }
 }
 
-/// Serves for ever where there is a server.
+/// Serves for ever if there is a server.
 async fn serve(server: Option<Server>) -> std::io::Result<()> {
     match server {
         Some(server) => server.await,
@@ -151,7 +151,7 @@ async fn serve(server: Option<Server>) -> std::io::Result<()> {
     }
 }
 
-/// Lets a panic end the program, except that of a mind.
+/// Makes a panic end the program, except a panic of a mind.
 fn end_with_whoever_panics() {
     let show = panic::take_hook();
     panic::set_hook(Box::new(move |panicked| {

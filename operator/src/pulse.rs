@@ -1,4 +1,4 @@
-//! The pulse of the mind: what it is at, told by the mind itself and read by those who watch over it.
+//! The pulse of the mind: what it is doing, reported by the mind itself and read by those that watch over it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use crate::metrics::Step;
 
-/// The mind goes around five times a second, idle or not. One that has not for so long hangs, and the kubelet is told to
-/// start this operator anew.
+/// The mind goes around five times a second, even when idle. A mind that has not done so for this long hangs, and the kubelet is told to
+/// restart this operator.
 pub const SILENCE: Duration = Duration::from_secs(30);
 
 /// A step that has ended.
@@ -28,23 +28,23 @@ pub struct Pulse(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    /// When it went around last.
+    /// When the mind went around last.
     beat: Instant,
-    /// The step that it is at, and since when.
+    /// The present step, and since when.
     step: Option<(Step, Instant)>,
-    /// The piece of work that it is at, and since when.
+    /// The present piece of work, and since when.
     work: Option<(Work, Instant)>,
     longest: Option<(Work, Duration)>,
-    /// Rises with every piece of work.
+    /// A number that rises with every piece of work.
     pieces: u64,
 }
 
-/// Where the mind is, as somebody sees who watches over it.
+/// What the mind is doing, as seen by those that watch over it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Differs from that of every other piece of work.
+    /// The number of the piece of work, which no other piece has.
     pub piece: u64,
-    /// The piece of work, if it is at one.
+    /// The piece of work, if there is one.
     pub work: Option<Work>,
 }
 
@@ -61,12 +61,12 @@ impl Default for Pulse {
 }
 
 impl Pulse {
-    /// The mind has gone around once more.
+    /// Notes that the mind has gone around once more.
     pub fn beat(&self) {
         self.state().beat = Instant::now();
     }
 
-    /// A step begins.
+    /// Notes that a step begins.
     pub fn begin(&self, step: Step) {
         let mut state = self.state();
         let now = Instant::now();
@@ -75,7 +75,7 @@ impl Pulse {
         state.longest = None;
     }
 
-    /// The step has ended.
+    /// Notes that the step has ended.
     pub fn end(&self) -> Ended {
         let mut state = self.state();
         let now = Instant::now();
@@ -87,7 +87,7 @@ impl Pulse {
         }
     }
 
-    /// Where the mind is now.
+    /// Returns what the mind is doing now.
     pub fn place(&self) -> Place {
         let state = self.state();
         Place {
@@ -96,7 +96,8 @@ impl Pulse {
         }
     }
 
-    /// Why the mind does not seem to be alive; none where it does. Without names, since whoever reaches the port may read it.
+    /// Returns why the mind does not seem to be alive; none if it does. The text contains no names, since everybody who reaches the port
+    /// may read it.
     pub fn trouble(&self) -> Option<String> {
         let state = self.state();
         let now = Instant::now();
@@ -133,7 +134,7 @@ impl Pulse {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing in here panics between two assignments that belong together.
+        // No code under this lock panics between two assignments that belong together.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -163,17 +164,17 @@ impl Trail for Pulse {
     }
 }
 
-/// Whether the mind lives, whichever mind it is at the moment.
+/// Whether the present mind is alive.
 #[derive(Debug, Default)]
 pub struct Liveness(ArcSwap<Pulse>);
 
 impl Liveness {
-    /// From now on, this is the pulse of the mind.
+    /// Sets the pulse of the present mind.
     pub fn is_that_of(&self, pulse: Arc<Pulse>) {
         self.0.store(pulse);
     }
 
-    /// Why the mind does not seem to be alive; none where it does.
+    /// Returns why the mind does not seem to be alive; none if it does.
     pub fn trouble(&self) -> Option<String> {
         self.0.load().trouble()
     }

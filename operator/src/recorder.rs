@@ -1,7 +1,7 @@
 //! Kubernetes events about Cardgate's own objects: the configuration, certificates.
 //!
-//! Events about pods are the reporter's, which has a budget for them. These here are rare, and each says something new, so
-//! none is folded into an earlier one.
+//! The reporter writes events about pods, within its budget. The events here are rare, and each says something new, so none is folded into
+//! an earlier one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use crate::metrics::{Metrics, Verb, Write};
 
 /// Name of the controller in events.
 pub const CONTROLLER: &str = "cardgate-operator";
-/// Longest note that the API server takes, in bytes.
+/// Longest note that the API server accepts, in bytes.
 const MAX_NOTE: usize = 1024;
-/// What ends a note that was cut.
+/// The end of a note that was cut.
 const CUT: &str = "...";
 /// How long one write may take: an event that comes too late helps nobody.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records in the name of this `instance` (the pod's name).
+    /// Returns a recorder that writes in the name of this `instance` (the pod's name).
     pub fn new(client: Client, instance: String, metrics: Arc<Metrics>) -> Self {
         Self {
             client,
@@ -42,7 +42,7 @@ impl Recorder {
         }
     }
 
-    /// Writes one event about `regarding`: `reason` in one word, `action` what Cardgate was doing, `note` for people.
+    /// Writes one event about `regarding`. `reason` is one word, `action` is what Cardgate was doing, and `note` is the text for people.
     pub async fn publish(
         &self,
         regarding: &ObjectReference,
@@ -62,7 +62,7 @@ impl Recorder {
             controller: CONTROLLER.to_owned(),
             instance: Some(self.instance.clone()),
         };
-        // kube's recorder folds events of one reason, and keeps the first one's note.
+        // kube's recorder folds events with the same reason, and keeps the note of the first one.
         let recorder = events::Recorder::new(self.client.clone(), reporter);
         self.metrics.api_write(Write::Event);
         let written = when_it_has_time(|| recorder.publish(&event, regarding));
@@ -72,7 +72,7 @@ impl Recorder {
     }
 }
 
-/// At most [`MAX_NOTE`] bytes, cut between characters.
+/// Returns at most [`MAX_NOTE`] bytes of a note, cut between characters.
 fn cut(note: &str) -> String {
     if note.len() <= MAX_NOTE {
         return note.to_owned();

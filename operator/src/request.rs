@@ -1,4 +1,4 @@
-//! One request to the API server: answered within a time, or counted as failed. None is repeated here.
+//! One request to the API server: it is answered within a time limit, or counted as failed. None is repeated here.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use tokio::time::timeout;
 
 use crate::metrics::{Metrics, Verb};
 
-/// How the policies say that only the leader decides, where one refuses a request for that.
+/// The text by which the policies refuse a request because only the leader may decide.
 const ANOTHER_LEADS: &str = " denied request: another operator of Cardgate leads, ";
-/// What an API server says that has not yet read what a policy reads.
+/// The text of an API server that has not yet read what a policy reads.
 const NOT_YET_READ: &str = "not yet synced to use for admission";
 
 /// A request that failed.
@@ -20,13 +20,13 @@ pub enum RequestError {
     /// No answer within the time limit.
     #[error("no answer within {} s", .0.as_secs())]
     TimedOut(Duration),
-    /// The API server refused it, or could not be reached.
+    /// The API server refused the request, or could not be reached.
     #[error("{}", plain(.0))]
     Refused(#[from] kube::Error),
 }
 
 impl RequestError {
-    /// The HTTP status; none where there was no answer.
+    /// Returns the HTTP status; none if there was no answer.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Refused(kube::Error::Api(status)) => Some(status.code),
@@ -34,8 +34,8 @@ impl RequestError {
         }
     }
 
-    /// Whether what was to be written is gone, or another object has its name by now. Where a write says whom it is about, the
-    /// API server takes that for an attempt to change a unique id.
+    /// Whether the object that was to be written is gone, or another object has its name by now. If the write names the object's unique id,
+    /// the API server takes the latter for an attempt to change that id.
     pub fn is_gone(&self) -> bool {
         let Self::Refused(kube::Error::Api(status)) = self else {
             return false;
@@ -44,17 +44,18 @@ impl RequestError {
         matches!(status.code, 404 | 409) || causes.into_iter().any(|cause| cause.field == "metadata.uid")
     }
 
-    /// Whether it was refused for who asked: see [`is_for_who_asked`].
+    /// Whether the request was refused because of the client: see [`is_for_who_asked`].
     pub fn is_for_who_asked(&self) -> bool {
         matches!(self, Self::Refused(kube::Error::Api(status)) if is_for_who_asked(status))
     }
 }
 
-/// Whether a request was refused for who asked, and not for what: a moment later it may be taken. An API server that has just
-/// started knows nobody's rights, and one that has not yet seen who leads now takes the new leader for a former one.
+/// Whether a request was refused because of the client and not because of its content, so that it may be accepted a moment later. An API
+/// server that has just started knows nobody's rights. An API server that has not yet seen who leads now takes the new leader for a former
+/// one.
 pub fn is_for_who_asked(status: &Status) -> bool {
     let message = &*status.message;
-    // The words of Kubernetes' authorizers. What other policies or a webhook forbid is about the object.
+    // These are the words of Kubernetes' authorizers. A refusal by another policy or a webhook is about the object.
     let asked = message.split_once("User \"").map_or("", |(_, asked)| asked);
     let verbs = ["patch", "create", "list"];
     let has_no_right = verbs

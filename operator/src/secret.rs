@@ -1,6 +1,6 @@
 //! Secrets that callers show.
 
-/// Compares in a time that does not tell how much is right.
+/// Compares two secrets in a time that does not depend on how much of them agrees.
 pub fn is_same(shown: &[u8], secret: &[u8]) -> bool {
     let differences = shown
         .iter()

@@ -1,4 +1,4 @@
-//! What the operator says of itself: whether it lives, whether it is ready, and what it measures.
+//! What the operator reports about itself: whether it is alive, whether it is ready, and its metrics.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use programs::readiness::Readiness;
 use crate::metrics::Metrics;
 use crate::pulse::Liveness;
 
-/// What the operator says of itself.
+/// What the operator reports about itself.
 #[derive(Debug)]
 pub struct Diagnosed {
-    /// What it measures.
+    /// Its measurements.
     pub metrics: Arc<Metrics>,
     /// What it has seen.
     pub readiness: Arc<Readiness>,
-    /// Whether its mind answers.
+    /// Whether its mind is alive.
     pub liveness: Arc<Liveness>,
 }
 

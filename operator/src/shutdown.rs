@@ -1,4 +1,4 @@
-//! Ending: the first SIGTERM or SIGINT asks everybody to finish, the second ends at once.
+//! Shutdown: the first SIGTERM or SIGINT asks all parts to finish, the second one ends the program at once.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::herald::Herald;
 
-/// The exit code of a program that was ended at once, as shells count it for SIGTERM.
+/// The exit code of a program that was ended at once; shells count it for SIGTERM.
 const ENDED_AT_ONCE: i32 = 143;
 
 /// Becomes true when the program should end.
@@ -21,18 +21,18 @@ impl Stop {
 
     /// Waits until the program should end.
     pub async fn wait(self) {
-        // Who waits holds what tells.
+        // A waiting task holds the herald, so the channel stays open.
         let _ = self.0.listen().wait_for(|stop| *stop).await;
     }
 }
 
-/// Becomes true when whoever calls this says so.
+/// Returns a stop that becomes true when the caller tells the herald.
 pub fn on_word() -> (Arc<Herald>, Stop) {
     let herald = Arc::<Herald>::default();
     (Arc::clone(&herald), Stop(herald))
 }
 
-/// Listens for signals from now on.
+/// Returns a stop that listens for signals from now on.
 pub fn on_signal() -> std::io::Result<Stop> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -1,4 +1,4 @@
-//! The program that removes Cardgate and ends; how that is done is [`removal`]'s.
+//! The program that removes Cardgate and ends; the removal itself is in [`removal`].
 
 use clap::Args;
 use programs::certificates::provider;

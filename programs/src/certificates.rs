@@ -1,7 +1,7 @@
-//! Certificates in files: the directory where a Secret is mounted and kept up to date, read anew while serving.
+//! Certificates in files: in the directory where a Secret is mounted and kept up to date. The files are read again and again while serving.
 //!
-//! Kubernetes shows a volume's files as links into `..data`, itself a link to the directory of one version, which is exchanged as a
-//! whole. All files are read from what that leads to, so a certificate never meets the key of another.
+//! Kubernetes shows a volume's files as links into `..data`, which is itself a link to the directory of one version and is exchanged as a
+//! whole. All files are read from the directory that `..data` leads to, so a certificate never meets the key of another one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,30 +14,30 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use thiserror::Error;
 
-/// The file with the certificate and those that vouch for it, as PEM; a key of the Secret.
+/// The file with the certificate and its chain, as PEM; a key of the Secret.
 pub const CERTIFICATE: &str = "tls.crt";
 /// The file with the private key, as PEM; a key of the Secret.
 pub const PRIVATE_KEY: &str = "tls.key";
 
 /// The link to the current version of a volume.
 const CURRENT: &str = "..data";
-/// How often files are looked at. The kubelet itself brings changes within a minute or two.
+/// How often the files are read. The kubelet itself brings changes within a minute or two.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The files of one version of a directory, by name.
 pub type Files = BTreeMap<&'static str, Vec<u8>>;
 
-/// Files that can't be served with.
+/// Files that cannot be used to serve.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum CertificateError {
-    /// A file is not there.
+    /// A file is missing.
     #[error("it has no {0}")]
     Missing(&'static str),
-    /// A value is no PEM.
+    /// A file is not PEM.
     #[error("its {file} is no PEM: {source}")]
     Pem { file: &'static str, source: pem::Error },
-    /// Not a certificate and the key that belongs to it.
+    /// The files are not a certificate and the key that belongs to it.
     #[error("its {CERTIFICATE} and {PRIVATE_KEY} can't be used together: {0}")]
     Unusable(#[from] rustls::Error),
 }
@@ -47,7 +47,7 @@ pub fn provider() -> CryptoProvider {
     ring::default_provider()
 }
 
-/// The certificate and key to serve with.
+/// Returns the certificate and key to serve with.
 pub fn certified_key(files: &Files) -> Result<CertifiedKey, CertificateError> {
     let chain = certificates(files, CERTIFICATE)?;
     let key = PrivateKeyDer::from_pem_slice(content(files, PRIVATE_KEY)?).map_err(|source| CertificateError::Pem {
@@ -57,7 +57,7 @@ pub fn certified_key(files: &Files) -> Result<CertifiedKey, CertificateError> {
     Ok(CertifiedKey::from_der(chain, key, &provider())?)
 }
 
-/// All certificates in one of the files.
+/// Returns all certificates in one of the files.
 pub fn certificates(files: &Files, file: &'static str) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let certificates = CertificateDer::pem_slice_iter(content(files, file)?);
     certificates
@@ -72,11 +72,11 @@ fn content<'f>(files: &'f Files, file: &'static str) -> Result<&'f [u8], Certifi
         .ok_or(CertificateError::Missing(file))
 }
 
-/// Reads again and again, for ever, and tells what differs from the time before.
+/// Calls `read` again and again, for ever, and `tell` each time that the result differs from the one before.
 pub async fn follow<T: PartialEq>(read: impl Fn() -> T, mut tell: impl FnMut(&T)) {
     let mut seen = None;
     loop {
-        // A few small files in memory.
+        // This reads a few small files in memory.
         let now = read();
         if seen.as_ref() != Some(&now) {
             tell(&now);
@@ -86,12 +86,12 @@ pub async fn follow<T: PartialEq>(read: impl Fn() -> T, mut tell: impl FnMut(&T)
     }
 }
 
-/// Those of the files that the current version has; none where there is no such directory yet.
+/// Reads those of the named files that the current version has; none of them if the directory does not exist yet.
 pub fn read(directory: &Path, names: &[&'static str]) -> io::Result<Files> {
     loop {
         let current = directory.join(CURRENT).canonicalize();
         let files = read_version(current.as_deref().unwrap_or(directory), names)?;
-        // Of a version that was exchanged meanwhile, something may be gone already.
+        // If the version was exchanged meanwhile, some of its files may be gone already.
         let is_still = |found: &PathBuf| directory.join(CURRENT).canonicalize().is_ok_and(|now| now == *found);
         if current.as_ref().map_or(true, is_still) {
             return Ok(files);
@@ -125,7 +125,7 @@ mod tests {
         super::read(directory, &NAMES)
     }
 
-    /// Writes a version as the kubelet does: a directory of its own, then the exchange of the link.
+    /// Writes a version as the kubelet does: first a new directory, then the exchange of the link.
     fn publish(volume: &Path, version: &str, files: &[(&str, &str)]) {
         let directory = volume.join(version);
         std::fs::create_dir(&directory).unwrap();

@@ -1,7 +1,7 @@
-//! The time of day: the system's, whatever it jumps to, or on a thread that was told another one, that.
+//! The time of day. It is the system's time, even if that jumps; on a thread that was told another time, it is that time.
 //!
-//! How long something takes is measured by tokio's clock, which a simulation stops and sets as it likes; what the time is would
-//! still be the system's. So whoever needs it asks here.
+//! Durations are measured by tokio's clock, which a simulation stops and sets. The time of day would still be the system's, so code that
+//! needs it asks here.
 
 use std::cell::Cell;
 
@@ -9,11 +9,11 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
 thread_local! {
-    /// What this thread was told, and when.
+    /// The time that this thread was told, and when it was told.
     static TOLD: Cell<Option<(Timestamp, Instant)>> = const { Cell::new(None) };
 }
 
-/// What time it is.
+/// Returns the time of day.
 pub fn now() -> Timestamp {
     match TOLD.get() {
         None => Timestamp::now(),
@@ -21,7 +21,7 @@ pub fn now() -> Timestamp {
     }
 }
 
-/// Tells this thread what time it is. From then on it goes by tokio's clock there.
+/// Tells this thread the time of day. From then on, the time advances there with tokio's clock.
 pub fn tell(time: Timestamp) {
     TOLD.set(Some((time, Instant::now())));
 }

@@ -1,8 +1,8 @@
-//! Follows the configuration's `ConfigMap`: the newest that can be read is in force.
+//! Follows the configuration's `ConfigMap`: the newest readable version is in force.
 //!
-//! One that can't be read changes nothing: the last good one stays. A program that starts with such a one has none in force and
-//! decides nothing, since the defaults may let in whom the last good one would hold. The log, a metric and the readiness text
-//! say so, and an event of the operator that leads.
+//! A version that cannot be read changes nothing: the last good one stays. A program that starts with an unreadable version has no
+//! configuration in force and decides nothing, since the defaults might admit pods that the last good version would hold. The log, a metric
+//! and the readiness text say so, and so does an event of the operator that leads.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tracing::{error, info, warn};
 
-/// What the author of a configuration without quotas is told, who may have copied it from a document on something else.
+/// The warning for the author of a configuration without quotas, who may have copied it from a document about something else.
 const QUEUES_ARE_UNLIMITED: &str = "volcano-scheduler.conf lists plugins, and neither capacity-card nor capacity: what is not listed is \
                                     off, so queues limit nothing. List one of the two to have quotas";
 
-/// What the `ConfigMap` says, with all that its author is told of it; without one, the defaults.
+/// Reads the `ConfigMap`, with all messages for its author; without a `ConfigMap`, returns the defaults.
 pub fn parse(config_map: Option<&ConfigMap>) -> Result<Parsed, ConfigurationError> {
     let data = config_map.and_then(|config_map| config_map.data.as_ref());
     let text = |key: &str| data.and_then(|data| data.get(key)).map(String::as_str);
@@ -36,21 +36,21 @@ pub fn parse(config_map: Option<&ConfigMap>) -> Result<Parsed, ConfigurationErro
     Ok(parsed)
 }
 
-/// What a change of the `ConfigMap` came to.
+/// The result of a change of the `ConfigMap`.
 #[derive(Debug, PartialEq)]
 pub struct Loaded {
-    /// What comes into force with it; none where the one before stays, or there still is none.
+    /// The configuration that comes into force; none if the earlier one stays, or if there is still none.
     pub in_force: Option<Arc<Configuration>>,
-    /// The generation of its texts; why they can't be read, and what that means, where they can't.
+    /// The generation of the texts; if they cannot be read, the reason and its consequences.
     pub read: Result<i64, String>,
-    /// What of it has no effect, or one that its author may not expect.
+    /// Settings without effect, or with an effect that the author may not expect.
     pub warnings: Vec<String>,
     /// The `ConfigMap`, for events.
     pub config_map: ObjectReference,
 }
 
-/// Follows the `ConfigMap` in Cardgate's own namespace, for ever. The first item comes as soon as it is known whether there is
-/// one; an error is one of the watch, which begins again.
+/// Follows the `ConfigMap` in Cardgate's own namespace, for ever. The first item comes as soon as it is known whether the `ConfigMap`
+/// exists. An error is an error of the watch, which begins again.
 pub fn follow(client: Client, namespace: &str) -> impl Stream<Item = watcher::Result<Loaded>> + Send + use<> {
     let mut reader = Reader::default();
     watcher::watch_object(Api::<ConfigMap>::namespaced(client, namespace), CONFIG_MAP)
@@ -58,7 +58,7 @@ pub fn follow(client: Client, namespace: &str) -> impl Stream<Item = watcher::Re
         .filter_map(move |seen| ready(seen.map(|config_map| reader.read(config_map.as_ref())).transpose()))
 }
 
-/// What a program shows of its configuration in metrics. Clones show the same.
+/// The metrics that a program shows about its configuration. Clones show the same.
 #[derive(Debug, Clone, Default)]
 pub struct ConfigurationGauges {
     generation: Gauge,
@@ -66,7 +66,7 @@ pub struct ConfigurationGauges {
 }
 
 impl ConfigurationGauges {
-    /// Shows them in a registry.
+    /// Registers the metrics.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "config_generation",
@@ -80,7 +80,7 @@ impl ConfigurationGauges {
         );
     }
 
-    /// The newest configuration was read, and is in force where it could be.
+    /// Shows that the newest configuration was read, and is in force if it could be read.
     pub fn show(&self, read: &Result<i64, String>) {
         if let Ok(generation) = read {
             self.generation.set(*generation);
@@ -89,7 +89,7 @@ impl ConfigurationGauges {
     }
 }
 
-/// Remembers what was read last, and which keys of it nobody reads.
+/// Remembers the generation that was read last, and which of its keys are not used.
 #[derive(Debug, Default)]
 pub struct Reader {
     last: Option<(i64, Vec<String>)>,
@@ -97,7 +97,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads the `ConfigMap`; without one, the defaults. None where the texts are those of the last time.
+    /// Reads the `ConfigMap`; without one, the defaults. Returns none if the texts have not changed since the last time.
     pub fn read(&mut self, config_map: Option<&ConfigMap>) -> Option<Loaded> {
         let data = config_map.and_then(|config_map| config_map.data.as_ref());
         let text = |key: &str| data.and_then(|data| data.get(key)).map(String::as_str);

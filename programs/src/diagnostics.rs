@@ -18,7 +18,7 @@ use crate::flags::CommonFlags;
 use crate::ports::refusals::Refusals;
 use crate::ports::server::{ListenError, Port};
 
-/// What `prometheus-client` writes.
+/// The content type of what `prometheus-client` writes.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The server could not be started.
@@ -26,43 +26,43 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 #[error("{0}: choose another with --health-addr or --metrics-addr")]
 pub struct DiagnosticsError(#[from] ListenError);
 
-/// What a program says of itself.
+/// What a program reports about itself.
 pub trait Diagnostics: Send + Sync + 'static {
-    /// Why the program does not seem to be alive and should be started anew; none where it does.
+    /// Returns why the program does not seem to be alive and should be restarted; none if it is alive.
     fn trouble(&self) -> Option<String>;
 
-    /// Whether requests should come, and a text for people.
+    /// Returns whether requests should be sent to the program, and a text for people.
     fn readiness(&self) -> (bool, String);
 
-    /// What it measures, as Prometheus reads it.
+    /// Returns the program's metrics in Prometheus' format.
     fn metrics(&self) -> Result<String, fmt::Error>;
 }
 
-/// All metrics of a registry in the text form that Prometheus reads.
+/// Returns all metrics of a registry in the text form that Prometheus reads.
 pub fn encode(registry: &Registry) -> Result<String, fmt::Error> {
     let mut text = String::with_capacity(4096);
     text::encode(&mut text, registry)?;
     Ok(text)
 }
 
-/// What serves probes and metrics.
+/// The servers of probes and metrics.
 #[expect(missing_debug_implementations, reason = "actix's servers have none")]
 pub struct Servers(Vec<Server>);
 
 impl Servers {
-    /// By these they are told to end.
+    /// Returns the handles by which the servers are stopped.
     pub fn handles(&self) -> Vec<ServerHandle> {
         self.0.iter().map(Server::handle).collect()
     }
 
-    /// Serves until all are told to end, or one fails.
+    /// Serves until all servers are stopped, or one fails.
     pub async fn serve(self) -> io::Result<()> {
         try_join_all(self.0).await.map(drop)
     }
 }
 
-/// Listens on both addresses: apart, so that a crowd at the metrics keeps no kubelet from its answer. They may be one, which then
-/// serves all three paths.
+/// Listens on both addresses. They are separate, so that many clients of the metrics do not delay the kubelet's answers. If the addresses
+/// are equal, that address serves all three paths.
 pub fn start(flags: &CommonFlags, refusals: &Refusals, program: impl Diagnostics) -> Result<Servers, DiagnosticsError> {
     let program: Arc<dyn Diagnostics> = Arc::new(program);
     let mut servers = Vec::new();
@@ -76,7 +76,7 @@ pub fn start(flags: &CommonFlags, refusals: &Refusals, program: impl Diagnostics
     Ok(Servers(servers))
 }
 
-/// The paths and what they answer.
+/// Returns the routes.
 pub fn routes(program: Arc<dyn Diagnostics>) -> impl FnOnce(&mut ServiceConfig) {
     move |config| {
         probes(program)(config);

@@ -1,4 +1,4 @@
-//! Flags with environment twins.
+//! Flags that can also be set by environment variables.
 
 use std::net::SocketAddr;
 
@@ -31,8 +31,7 @@ pub struct CommonFlags {
     pub log_format: LogFormat,
 }
 
-/// Reads the flags and the environment; a variable that is empty is like one that is not set. What can't be read ends the
-/// program, with a message.
+/// Reads the flags and the environment; an empty variable counts as not set. Flags that cannot be read end the program, with a message.
 pub fn read<F: Parser>() -> F {
     let command = F::command().mut_args(|flag| {
         let value = flag.get_env().and_then(std::env::var_os);

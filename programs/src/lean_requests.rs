@@ -1,7 +1,8 @@
-//! Requests about what tenants write, of whose answers little is read, or nothing.
+//! Requests about objects that tenants write. Little or nothing of the answers is read.
 //!
-//! API servers keep `managedFields` as tenants write them: nested deeper than a reader goes, or with a time that none knows. Read as Kubernetes' own
-//! types, such an answer is none: what was written would count as unanswered, and be tried and looked at again and again.
+//! API servers keep `managedFields` as tenants write them: nested deeper than a reader goes, or with an unknown time format. An answer with
+//! such fields cannot be read as Kubernetes' own types. Then a write that succeeded would count as unanswered, and would be tried and
+//! looked at again and again.
 
 use std::fmt::Debug;
 
@@ -11,20 +12,20 @@ use kube::{Client, Error, Resource};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-/// Writes an object of a namespace, or one that is in none. `name` is the object's, or that and a subresource: `p/status`.
+/// Patches an object, in a namespace or without one. `name` is the object's name, or the name and a subresource: `p/status`.
 pub async fn patch<K: Resource<DynamicType = ()>>(
     client: &Client,
     namespace: Option<&str>,
     name: &str,
     patch: &Patch<impl Serialize + Debug>,
 ) -> kube::Result<()> {
-    // The answer, which is not read, is shorter by this.
+    // Asking for metadata makes the answer, which is not read, shorter.
     let request = requests::<K>(namespace).patch_metadata(name, &PatchParams::default(), patch);
     let request = request.map_err(Error::BuildRequest)?;
     client.request::<IgnoredAny>(request).await.map(drop)
 }
 
-/// Writes an object of a namespace, and reads of the answer what `T` reads.
+/// Patches an object of a namespace, and reads the fields of the answer that `T` has.
 pub async fn patch_and_read<K: Resource<DynamicType = ()>, T: DeserializeOwned>(
     client: &Client,
     namespace: &str,
@@ -35,7 +36,7 @@ pub async fn patch_and_read<K: Resource<DynamicType = ()>, T: DeserializeOwned>(
     client.request(request.map_err(Error::BuildRequest)?).await
 }
 
-/// Gets an object of a namespace, or one that is in none, and reads of it what `T` reads.
+/// Gets an object, in a namespace or without one, and reads the fields that `T` has.
 pub async fn get<K: Resource<DynamicType = ()>, T: DeserializeOwned>(
     client: &Client,
     namespace: Option<&str>,

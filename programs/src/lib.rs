@@ -1,4 +1,4 @@
-//! What both programs, the webhook and the operator, have in common: how they are configured, seen and reached.
+//! What both programs, the webhook and the operator, have in common: how they are configured, observed and reached.
 
 pub mod certificates;
 pub mod clock;
@@ -22,25 +22,25 @@ use tokio::time::{sleep, timeout};
 use tower::BoxError;
 use tower::util::{MapFutureLayer, MapResponseLayer};
 
-/// How long the API server has to begin its answer, also to a watch: it gives up what takes longer itself. The client would wait
-/// for five minutes, in which a program whose list was lost knows nothing new.
+/// How long the API server has to begin its answer, also to a watch. It gives up slower requests itself. The client would wait for five
+/// minutes, during which a program whose list was lost learns nothing new.
 const ANSWER_LIMIT: Duration = Duration::from_mins(1);
-/// How long an answer may break off in the middle, such as a list whose connection was lost. A watch says something each minute, and is
-/// over after five.
+/// How long the pause between two parts of an answer may be, for example when the connection of a list was lost. A watch sends something
+/// each minute, and ends after five.
 const SILENCE_LIMIT: Duration = Duration::from_secs(310);
 
 /// HTTP status of an API server that has too much to do at the moment.
 const BUSY: u16 = 429;
 /// HTTP status of an API server that is just starting, or ending.
 const UNAVAILABLE: u16 = 503;
-/// How long it is waited before what failed for the moment is read again.
+/// The pauses before a read that failed for the moment is repeated.
 const READ_AGAIN: [Duration; 4] = [
     Duration::from_millis(100),
     Duration::from_millis(300),
     Duration::from_secs(1),
     Duration::from_secs(3),
 ];
-/// How long an API server is left alone that has no time.
+/// How long an API server that has no time is left alone.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// There is no API server to talk to.
@@ -54,17 +54,17 @@ pub async fn connect() -> Result<Client, ConnectError> {
     Ok(client(config)?)
 }
 
-/// A client as both programs have it. It repeats nothing: whoever asks knows for how long that is of use, and a refusal that is asked
-/// for again and again until then looks like no answer, as that of a disruption budget does.
+/// Returns a client as both programs use it. The client repeats no request: the caller knows for how long repeating is of use. A refusal
+/// that is repeated until then looks like a missing answer, for example the refusal by a disruption budget.
 pub fn client(config: Config) -> kube::Result<Client> {
     client_that_waits(config, SILENCE_LIMIT)
 }
 
-/// A client that waits so long for the next part of an answer.
+/// Returns a client that waits at most `silence` for the next part of an answer.
 fn client_that_waits(mut config: Config, silence: Duration) -> kube::Result<Client> {
     config.default_retry = false;
     config.read_timeout = Some(silence);
-    // From when it is asked, not from when its connection was used last.
+    // The wait counts from the request, not from the last use of its connection.
     config.reset_reader_on_write = true;
     let client = ClientBuilder::try_from(config)?
         .with_layer(&MapResponseLayer::new(readable))
@@ -72,14 +72,14 @@ fn client_that_waits(mut config: Config, silence: Duration) -> kube::Result<Clie
     Ok(client.build())
 }
 
-/// A client as it is configured, which takes whatever bytes an answer has for text.
+/// Returns a client with the given configuration, which accepts answers with any bytes as text.
 pub fn client_as_configured(config: Config) -> kube::Result<Client> {
     let client = ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(readable));
     Ok(client.build())
 }
 
-/// The same client for who only reads: what fails for the moment is asked again, a few times. A list in thousands of pages would else begin
-/// anew with each page that fails, and never end.
+/// Returns the same client for reading: a read that fails for the moment is repeated a few times. Otherwise a list with thousands of pages
+/// would begin anew with each page that fails, and never end.
 pub fn that_reads_again(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -104,12 +104,12 @@ async fn read_again(client: &Client, request: Request<Body>) -> Result<Response<
     Ok(ask().await?)
 }
 
-/// Whether an API server, or what stands before it, may answer otherwise in a moment.
+/// Whether an API server, or a proxy before it, may answer differently in a moment.
 fn is_passing(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
 }
 
-/// Asks until the API server has time to answer: for who sets a limit, and would not ask again later.
+/// Repeats a request until the API server has time to answer. For callers that set a time limit and would not ask again later.
 pub async fn when_it_has_time<T, F: Future<Output = kube::Result<T>>>(ask: impl Fn() -> F) -> kube::Result<T> {
     loop {
         match ask().await {
@@ -119,8 +119,8 @@ pub async fn when_it_has_time<T, F: Future<Output = kube::Result<T>>>(ask: impl 
     }
 }
 
-/// A request, which fails where no answer begins in time. What comes in parts may take as long as it likes after
-/// that, while parts come.
+/// Returns the answer to a request, or fails if no answer begins in time. An answer in parts may take any time after that, as long as parts
+/// arrive.
 pub async fn in_time<T>(request: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
     match timeout(ANSWER_LIMIT, request).await {
         Ok(answer) => answer,
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(in_time(async { Ok(1) }).await.unwrap(), 1);
     }
 
-    /// A list of 100,000 pods has 5,000 pages: one of them fails now and then.
+    /// A list of 100,000 pods has 5,000 pages, some of which fail.
     #[tokio::test(start_paused = true)]
     async fn what_is_read_is_read_again_where_it_failed_for_the_moment_and_nothing_is_written_twice() {
         for (method, code, expected) in [
@@ -213,7 +213,8 @@ mod tests {
         }
     }
 
-    /// An API server that breaks off in the middle of each answer, and keeps the connection; its address, and whom it has answered so.
+    /// Starts an API server that breaks off in the middle of each answer, and keeps the connection. Returns its address, and a receiver of
+    /// one item for each such answer.
     fn breaks_off() -> (String, mpsc::UnboundedReceiver<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -240,7 +241,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_watch_whose_list_breaks_off_lists_again() {
-        // An error means that there is one already, and any does.
+        // An error means that a provider is installed already; any provider does.
         let _ = provider().install_default();
         let (address, mut asked) = breaks_off();
         let client = client_that_waits(Config::new(address.parse().unwrap()), Duration::from_millis(100)).unwrap();

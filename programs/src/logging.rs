@@ -17,15 +17,15 @@ use tracing_subscriber::reload::Handle;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer};
 
-/// Where answers are written that can't be read.
+/// The log target to which kube writes answers that cannot be read.
 const ANSWERS: &str = "kube_client::client";
-/// What is written there of watches that were cut, which nobody else says.
+/// Messages on that target about interrupted watches, which nothing else reports.
 const POLLS: [&str; 2] = ["timeout in poll", "eof in poll"];
-/// Where warnings about single connections come from.
+/// The log target of warnings about single connections.
 const TLS_LIBRARY: &str = "rustls";
-/// Where it is warned of each try to watch what may not be read, which whoever watches says too.
+/// The log target of warnings about each try to watch a kind that may not be read. The code that watches reports that too.
 const WATCHES: &str = "kube_runtime::watcher";
-/// How many different ones are told.
+/// How many different texts are logged.
 const MOST_TEXTS: usize = 64;
 
 /// Form of the log.
@@ -41,19 +41,19 @@ pub enum LogFormat {
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum LoggingError {
-    /// `RUST_LOG` is no filter.
+    /// `RUST_LOG` is not a filter.
     #[error("RUST_LOG can't be read: write a level, or levels by module, such as \"info\" or \"info,{program}=debug\"")]
     Filter {
         program: &'static str,
         source: FromEnvError,
     },
-    /// There is one already.
+    /// A log has been started already.
     #[error("can't start the log")]
     Started(#[source] Box<dyn Error + Send + Sync>),
 }
 
-/// Starts the log of a program, named as its own crate. What is logged is set by the environment variable `RUST_LOG`;
-/// without it, what is worth knowing.
+/// Starts the log of a program, named like its crate. The environment variable `RUST_LOG` sets what is logged; without it, everything worth
+/// knowing is logged.
 pub fn start(program: &'static str, format: LogFormat) -> Result<LogControl, LoggingError> {
     let filter = filter_of_start().map_err(|source| LoggingError::Filter { program, source })?;
     let log = tracing_subscriber::fmt()
@@ -85,7 +85,7 @@ fn filter_of_start() -> Result<EnvFilter, FromEnvError> {
         })
 }
 
-/// An error as the log shows it: what the API server says of it, without the object that it says it by.
+/// Returns an error as the log shows it: with the API server's message, but without the status object that contains it.
 pub fn plain(error: &(dyn Error + 'static)) -> String {
     let text = error.to_string();
     let mut causes = std::iter::successors(Some(error), |cause: &&(dyn Error + 'static)| (*cause).source());
@@ -99,9 +99,10 @@ pub fn plain(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Keeps out what strangers could fill the log with. What the TLS library warns of is let through once for each text: it would be one line for each
-/// connection, of which they open as many as they like; and so is what kube warns of watches, which are tried again for ever. Answers that can't be read are not: kube writes them whole, with all that stands in objects
-/// of tenants, and whoever asked says that it failed.
+/// Keeps out messages with which strangers could fill the log. Warnings of the TLS library are logged once for each text: otherwise there
+/// would be one line for each connection, and strangers open as many as they like. The same holds for kube's warnings about watches, which
+/// are tried again for ever. Answers that cannot be read are not logged: kube writes them whole, with the content of tenants' objects, and
+/// the code that sent the request reports its failure.
 #[derive(Debug, Default)]
 struct Sparing {
     told: Mutex<BTreeSet<String>>,
@@ -111,7 +112,7 @@ impl<S: Subscriber> Layer<S> for Sparing {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let mut said = Said::default();
         event.record(&mut said);
-        // What comes by the older `log` has its target as a field.
+        // Messages of the older `log` crate have their target as a field.
         let target = said.target.as_deref().unwrap_or_else(|| event.metadata().target());
         if *event.metadata().level() > Level::WARN {
             return true;
@@ -127,7 +128,7 @@ impl<S: Subscriber> Layer<S> for Sparing {
     }
 }
 
-/// What an event says, and of what.
+/// The message of a log event, and its target.
 #[derive(Default)]
 struct Said {
     target: Option<String>,
@@ -157,17 +158,17 @@ pub struct LogControl {
 impl LogControl {
     fn new<S: 'static>(program: &'static str, handle: Handle<EnvFilter, S>) -> Self {
         let reload = Box::new(move |filter| {
-            // Only when the log is gone, which ends with the program.
+            // This only fails when the log is gone, which ends with the program.
             let _ = handle.reload(filter);
         });
         Self { program, reload }
     }
 
-    /// Logs what the configuration says (the capacity document, section 3, `logLevel`); without it, what the program was
-    /// started with.
+    /// Sets the log level of the configuration (the capacity document, section 3, `logLevel`); without it, the filter with which the
+    /// program was started.
     pub fn set(&self, level: Option<LogLevel>) {
         let filter = match level {
-            // Of other people's code, the steps in detail help nobody.
+            // Detailed steps of other crates help nobody.
             Some(level @ (LogLevel::Trace | LogLevel::Debug)) => {
                 let (program, shared, level) = (self.program, env!("CARGO_CRATE_NAME"), level.as_str());
                 EnvFilter::new(format!("info,{program}={level},{shared}={level}"))

@@ -1,7 +1,7 @@
-//! Answers as text, whatever bytes are in them.
+//! Makes every answer readable as text, whatever bytes it contains.
 //!
-//! API servers keep some of what tenants write as it came, such as `managedFields` and parameters of claims; a byte there that is no UTF-8
-//! comes back in every list and watch. kube takes such an answer for a broken one, so one pod would keep everybody from being seen.
+//! API servers keep some of what tenants write unchanged, such as `managedFields` and parameters of claims. A byte in there that is not
+//! UTF-8 comes back in every list and watch. kube takes such an answer for broken, so a single pod would keep all pods from being seen.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,18 +10,18 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 
-/// What stands for a byte that is no UTF-8. As long as that, so that an answer stays as long as it says.
+/// Replaces a byte that is not UTF-8. It has the same length, so that an answer stays as long as its headers say.
 const UNREADABLE: u8 = b'?';
 
 /// A body with `?` for each byte that is no UTF-8.
 #[derive(Debug)]
 pub struct Readable<B> {
     body: B,
-    /// The begin of a character that comes in two parts.
+    /// The beginning of a character that comes in two parts.
     begun: Vec<u8>,
 }
 
-/// An answer whose body is text.
+/// Returns the answer with a body that is valid text.
 pub fn readable<B>(answer: Response<B>) -> Response<Readable<B>> {
     answer.map(|body| Readable {
         body,
@@ -30,7 +30,7 @@ pub fn readable<B>(answer: Response<B>) -> Response<Readable<B>> {
 }
 
 impl<B> Readable<B> {
-    /// The next part as text; none where it is only the begin of a character.
+    /// Returns the next part as text; none if it is only the beginning of a character.
     fn text(&mut self, part: Bytes) -> Option<Bytes> {
         let part = if self.begun.is_empty() {
             part
@@ -154,7 +154,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes in whatever parts is as long as it was, and what is text stays.
+        /// A body in any parts keeps its length, and valid text in it stays unchanged.
         #[test]
         fn an_answer_is_text_of_its_own_length(
             text in "[a-z€𝄞]{0,12}", noise in vec(any::<u8>(), 0..6), ends in vec(1_usize..5, 1..20),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Whether a program has seen what it needs, and what else there is to know.
+/// Whether a program has seen what it needs, and the messages in the readiness text.
 #[derive(Debug, Default)]
 pub struct Readiness(Mutex<State>);
 
@@ -17,7 +17,7 @@ struct State {
 }
 
 impl Readiness {
-    /// Readiness that waits for each of these.
+    /// Returns a readiness that waits for each of these parts.
     pub fn waiting_for(parts: impl IntoIterator<Item = &'static str>) -> Self {
         Self(Mutex::new(State {
             missing: parts.into_iter().collect(),
@@ -25,7 +25,7 @@ impl Readiness {
         }))
     }
 
-    /// One more is waited for, from now on.
+    /// Waits for one more part from now on.
     pub fn awaits(&self, part: &'static str) {
         let missing = &mut self.state().missing;
         missing.push(part);
@@ -33,33 +33,34 @@ impl Readiness {
         missing.dedup();
     }
 
-    /// One of them is there.
+    /// Notes that a part has arrived.
     pub fn arrived(&self, part: &'static str) {
         self.state().missing.retain(|missing| *missing != part);
     }
 
-    /// These are waited for now, and no others.
+    /// Waits for exactly these parts from now on.
     pub fn lacks(&self, missing: Vec<&'static str>) {
         self.state().missing = missing;
     }
 
-    /// Whether this operator leads or stands by. Both are ready: who stands by can take over at any time.
+    /// Notes whether this operator leads or stands by. Both count as ready, since an operator that stands by can take over at any time.
     pub fn leads(&self, leads: bool) {
         self.state().leads = Some(leads);
     }
 
-    /// Why the newest configuration is not in force; none when it is. The program stays ready: the last good one rules.
+    /// Sets why the newest configuration is not in force; none if it is. The program stays ready, because the last good configuration is in
+    /// force.
     pub fn configuration(&self, problem: Option<String>) {
         self.state().configuration_problem = problem;
     }
 
-    /// What of the installation is missing or changed, each with what to do. The program stays ready: what it does still
-    /// holds, and taking it out of service would put nothing back.
+    /// Sets which objects of the installation are missing or changed, each with what to do. The program stays ready: its work still holds,
+    /// and taking it out of service would restore nothing.
     pub fn installation(&self, problems: Vec<String>) {
         self.state().installation_problems = problems;
     }
 
-    /// From now on nothing should be expected from it.
+    /// Notes that the program is about to end, so nothing should be expected from it any more.
     pub fn drain(&self) {
         self.state().draining = true;
     }
@@ -69,7 +70,7 @@ impl Readiness {
         self.state().draining
     }
 
-    /// Whether the program is ready, which it is once nothing is missing and until it drains; and a text for people.
+    /// Returns whether the program is ready, and a text for people. It is ready from when nothing is missing until it drains.
     pub fn report(&self) -> (bool, String) {
         let state = self.state();
         let ready = state.missing.is_empty() && !state.draining;
@@ -94,7 +95,7 @@ impl Readiness {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change is one assignment, so whoever panicked meanwhile left nothing half done.
+        // Each change is one assignment, so a panic leaves nothing half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

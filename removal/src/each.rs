@@ -1,5 +1,5 @@
-//! One pass over all objects of a kind, page by page: whatever there is to write is written, a bounded number at once. What
-//! fails is left to the next pass, which finds it again.
+//! One pass over all objects of a kind, page by page. It makes all necessary writes, a bounded number at once. Writes that fail are left to
+//! the next pass, which finds the objects again.
 
 use futures::{StreamExt as _, stream};
 use json_patch::Patch as JsonPatch;
@@ -11,13 +11,13 @@ use tracing::{info, warn};
 use crate::marked::Marked;
 use crate::request::{Obstacle, RequestError, in_time};
 
-/// Objects of one page. A tenant's pod can come as nine megabytes: one and a half are stored, and what has to be escaped in JSON takes six
-/// times as much. A page is in memory twice as it came, within the 256 MiB of the removal's own pod.
+/// Number of objects per page. A tenant's pod can arrive as nine megabytes: one and a half are stored, and characters that are escaped in
+/// JSON take six times as much. A page is in memory twice as it arrived, within the 256 MiB of the removal's own pod.
 const PAGE: u32 = 10;
-/// How many objects are written at once. More would only wait in the API server, which serves few writes at a time.
+/// How many objects are written at once. More writes would only wait in the API server, which serves few at a time.
 const LANES: usize = 16;
 
-/// What is to be written on the objects of a kind.
+/// The writes on the objects of a kind.
 pub(super) struct Writes<K> {
     kind: &'static str,
     patch: fn(&K) -> Option<JsonPatch>,
@@ -26,7 +26,7 @@ pub(super) struct Writes<K> {
 }
 
 impl<K> Writes<K> {
-    /// Writes this on each object that needs it.
+    /// Writes the patch on each object that needs it.
     pub fn new(kind: &'static str, patch: fn(&K) -> Option<JsonPatch>) -> Self {
         Self {
             kind,
@@ -36,7 +36,7 @@ impl<K> Writes<K> {
         }
     }
 
-    /// The same on the object's status.
+    /// Writes the patch on the object's status.
     pub fn of_status(kind: &'static str, patch: fn(&K) -> Option<JsonPatch>) -> Self {
         Self {
             status: true,
@@ -44,7 +44,7 @@ impl<K> Writes<K> {
         }
     }
 
-    /// Only on objects with this label.
+    /// Restricts the writes to objects with this label.
     pub fn selected_by(self, label: &'static str) -> Self {
         Self {
             label: Some(label),
@@ -53,15 +53,15 @@ impl<K> Writes<K> {
     }
 }
 
-/// One pass, and what came of it.
+/// One pass, and its results.
 pub(super) struct Pass<'a> {
     client: &'a Client,
     dry_run: bool,
     /// How many objects were written, or would be.
     pub done: usize,
-    /// Why one was not written, where any was not.
+    /// Why an object was not written, if any was not.
     pub failed: Option<Obstacle>,
-    /// Of those that can't be written as they are, by no fault of anybody but whoever wrote them: which is one, and why.
+    /// One of the objects that cannot be written because of their own content, and why.
     pub refused: Option<Obstacle>,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Looks at every object of the kind, and writes what there is to write. An error is a page that can't be read.
+    /// Looks at every object of the kind, and makes the necessary writes. Fails if a page cannot be read.
     pub async fn over<K>(&mut self, writes: Writes<K>) -> Result<(), RequestError>
     where
         K: Marked,
@@ -90,7 +90,7 @@ impl<'a> Pass<'a> {
             let request = Request::new(&*path).list(&params).map_err(kube::Error::BuildRequest);
             let page = in_time(async { self.client.request::<ObjectList<K>>(request?).await }).await;
             let page = match page {
-                // One that holds as much as an API server can read in time may be any tenant's.
+                // Any tenant's objects can make a page so large that an API server cannot read it in time.
                 Err(error @ RequestError::TimedOut) if size > 1 => {
                     size /= 2;
                     warn!(kind = writes.kind, size, "{error}: asking for smaller pages");
@@ -137,14 +137,14 @@ impl<'a> Pass<'a> {
             } else {
                 format!("{name}{subresource}")
             };
-            // The answer, as the list, may be long: of its metadata it is long enough.
+            // The answer may be long, like the list. So only its metadata is requested, which is long enough already.
             let request =
                 Request::new(path).patch_metadata(&written, &PatchParams::default(), &Patch::Json::<()>(patch));
             let request = request.map_err(kube::Error::BuildRequest);
             let written = in_time(async { client.request::<IgnoredAny>(request?).await }).await;
             match written {
                 Ok(_) => Ok(true),
-                // Whatever is gone waits for nobody.
+                // An object that is gone needs no write.
                 Err(error) if error.code() == Some(404) => Ok(false),
                 Err(error) => {
                     let namespace = metadata.namespace.iter().map(|namespace| format!("{namespace}/"));

@@ -1,8 +1,8 @@
-//! Removal: lets everything go that Cardgate holds, then takes away all of Cardgate's own objects.
+//! Removal: lets go everything that Cardgate holds, then deletes all of Cardgate's own objects.
 //!
-//! The order is what makes it safe. First nothing new is held, then the operator decides no more, for it would evict for those
-//! that are let go; then pods and Jobs are let go; and what they are known by goes last. Every step finds out for itself what is
-//! left to do: whoever is killed in the middle is started again.
+//! The order makes it safe. First, nothing new is held. Second, the operator stops deciding, because it would evict pods for those that are
+//! let go. Then pods and Jobs are let go, and the objects and labels by which they are recognized go last. Every step finds out for itself
+//! what is left to do, so a removal that was killed in the middle can be started again.
 
 mod each;
 pub mod installed;
@@ -26,25 +26,24 @@ use objects::{Object, Objects};
 use request::Obstacle;
 pub use request::RequestError;
 
-/// How long API servers may go on calling a webhook that was deleted: they hear of it within moments, and none says when. What
-/// they had held in that time is let go as well.
+/// How long API servers may go on calling a webhook that was deleted. They learn of it within moments, but none says when. Objects that
+/// were held in that time are let go as well.
 const FORGOTTEN: Duration = Duration::from_secs(10);
-/// How long API servers may go on enforcing a policy that was deleted: they look anew every second.
+/// How long API servers may go on enforcing a policy that was deleted: they check for changes every second.
 const POLICIES_FORGOTTEN: Duration = Duration::from_secs(3);
-/// The first pause after something failed; doubled with every failure that follows.
+/// The first pause after a failure; every further failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// For how long a step may get nowhere, such as while there is no API server.
+/// How long a step may make no progress, for example while there is no API server.
 const PATIENCE: Duration = Duration::from_mins(5);
-/// For how long objects may be on their way out before that counts as getting nowhere: a definition goes when all of its objects have, one
-/// by one.
+/// How long objects may be in deletion before that counts as no progress: a definition goes when all of its objects have gone, one by one.
 const GOING: Duration = Duration::from_mins(30);
-/// How often an object is tried once more that can't be written as it is: it may have changed in that moment.
+/// How often an object that cannot be written in its present form is tried again: it may have changed just then.
 const TRIES: u32 = 5;
-/// How long an API server may take to learn of rights: one that has just started knows nobody's.
+/// How long an API server may take to learn of rights: a server that has just started knows nobody's rights.
 const RIGHTS_KNOWN: Duration = Duration::from_secs(8);
-/// How long the operator's pods may take to end. They can do no more by then in any case: their rights went first.
+/// How long the operator's pods may take to end. After that they can do nothing anyway, since their rights were removed first.
 const OPERATORS_END: Duration = Duration::from_mins(1);
 
 /// What is removed, and how.
@@ -57,24 +56,24 @@ pub struct Removal {
     pub queues: bool,
 }
 
-/// Why the removal ended before it was done. Started again, it goes on where it was.
+/// Why the removal ended before it was done. When it is started again, it continues where it was.
 #[derive(Debug, Error)]
 pub enum UninstallError {
     /// A request failed for minutes.
     #[error("can't {what}, and got nowhere for {} s: {reason}; start it again to go on", PATIENCE.as_secs())]
     #[expect(missing_docs, reason = "one line says it")]
     Stuck { what: String, reason: String },
-    /// Whoever asks may not.
+    /// The user who runs the removal lacks the right.
     #[error("can't {what}: {reason}; it takes the rights of whoever administers the cluster to remove Cardgate")]
     #[expect(missing_docs, reason = "one line says it")]
     Forbidden { what: String, reason: String },
-    /// A request failed, where nothing was to be changed.
+    /// A request failed that was not to change anything.
     #[error("can't {what}: {source}")]
     #[expect(missing_docs, reason = "one line says it")]
     Request { what: String, source: RequestError },
 }
 
-/// Removes Cardgate from a cluster, whose own namespace this is.
+/// Removes Cardgate from a cluster; `namespace` is Cardgate's own.
 pub async fn run(client: &Client, namespace: &str, removal: &Removal) -> Result<(), UninstallError> {
     let removing = Removing {
         client,
@@ -92,8 +91,8 @@ struct Removing<'a> {
 
 impl Removing<'_> {
     async fn all(&self, namespace: &str, queues: bool) -> Result<(), UninstallError> {
-        // Policies refuse pods that come without the gate: the doors that add it stay until no API server has the policies any
-        // more.
+        // Policies refuse pods that come without the gate. So the webhook configurations that add the gate stay until no API server
+        // enforces the policies any more.
         self.delete("no pod is refused for want of a gate", &objects::policies())
             .await?;
         if !self.dry_run {
@@ -158,7 +157,7 @@ impl Removing<'_> {
         }
     }
 
-    /// Waits for the operator's pods. One on a node that is lost never ends, and can do no harm.
+    /// Waits for the operator's pods to end. A pod on a lost node never ends, and can do no harm.
     async fn await_end_of_operators(&self, namespace: &str) -> Result<(), UninstallError> {
         let begin = Instant::now();
         while !self.dry_run && begin.elapsed() < OPERATORS_END {
@@ -173,9 +172,9 @@ impl Removing<'_> {
         Ok(())
     }
 
-    /// Goes over the objects again and again, until all were seen that were there when `settle` had passed since. What comes later,
-    /// Cardgate has not held: whoever writes its marks on objects of their own, without end, keeps nobody from removing it. Nor does who has
-    /// an object that can't be written: it stays as it is, and the log says which.
+    /// Goes over the objects again and again, until a pass has seen all objects that existed when `settle` had passed since `since`.
+    /// Cardgate has not held objects that come later, so a user who writes its marks on their own objects without end does not keep it from
+    /// being removed. The same holds for objects that cannot be written: they stay as they are, and the log names one of them.
     async fn until_done(
         &self,
         step: &str,
@@ -214,7 +213,8 @@ impl Removing<'_> {
         }
     }
 
-    /// What people have written in it is theirs: the definitions go only where that is asked for.
+    /// Removes the definitions of queues and groups if that is asked for. Otherwise they stay, because what people have written in them is
+    /// theirs.
     async fn queues(&self, remove: bool) -> Result<(), UninstallError> {
         if remove {
             let ours = self.objects.ours(&objects::queues()).await;
@@ -226,7 +226,8 @@ impl Removing<'_> {
         }
     }
 
-    /// The namespace is last, since this may run in it: what is there goes with it, this program's own rights too.
+    /// Deletes the namespace. This is the last step, since this program may run in it: its content goes with it, including this program's
+    /// own rights.
     async fn namespace(&self, namespace: &str) -> Result<(), UninstallError> {
         if self.dry_run {
             info!(namespace, "would be deleted, with the configuration in it");
@@ -241,17 +242,17 @@ impl Removing<'_> {
     }
 }
 
-/// How long a step has been getting nowhere.
+/// For how long a step has made no progress.
 #[derive(Debug, Default)]
 struct Trouble {
     since: Option<Instant>,
-    /// Since when it was refused for want of a right, and nothing else.
+    /// Since when every failure has been a missing right.
     forbidden_since: Option<Instant>,
     pause: Duration,
 }
 
 impl Trouble {
-    /// Waits before the step is tried again, for longer each time; an error where that is no use.
+    /// Waits before the step is tried again, longer each time. Fails if trying again is of no use.
     async fn again(&mut self, step: &str, objects: usize, obstacle: Obstacle) -> Result<(), UninstallError> {
         let Obstacle { reason, is_forbidden } = obstacle;
         let what = || format!("see to it that {step}");

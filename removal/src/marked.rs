@@ -1,4 +1,4 @@
-//! What is read of the objects that are let go, and no more: their authors may make them as long as objects can be.
+//! The fields that are read of objects that are let go. No others are read, since users may make objects as long as objects can be.
 
 use crds::lean::TextMap;
 use k8s_openapi::api::{batch::v1 as batch, core::v1 as core};
@@ -6,7 +6,7 @@ use kube::Resource;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// An object of which is read what may mark it.
+/// An object of which the fields are read that may mark it.
 pub(super) trait Marked: DeserializeOwned + Clone {
     /// Kubernetes' own kind.
     type Kind: Resource<DynamicType = ()>;
@@ -14,7 +14,7 @@ pub(super) trait Marked: DeserializeOwned + Clone {
     fn metadata(&self) -> &Metadata;
 }
 
-/// What an object is known by, and the keys on it.
+/// The identity of an object, and the keys on it.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Metadata {
     pub name: Option<String>,

@@ -1,5 +1,4 @@
-//! Cardgate's own objects, by name: what the manifests install, in every form of them. What is in Cardgate's namespace goes with
-//! it.
+//! Cardgate's own objects, by name: what all forms of the manifests install. Objects in Cardgate's namespace are deleted with it.
 
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams};
@@ -11,13 +10,13 @@ use tracing::{debug, info};
 
 use crate::request::{Obstacle, RequestError, in_time};
 
-/// What says that an object came with Cardgate's manifests: label and value.
+/// Label and value of objects that came with Cardgate's manifests.
 const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "cardgate");
-/// The operator's pods, as a label selector.
+/// The label selector of the operator's pods.
 const OPERATORS: &str = "app.kubernetes.io/name=cardgate,app.kubernetes.io/component=operator";
-/// The role by which this program works in a cluster, and its binding.
+/// The name of the role that this program uses in a cluster, and of its binding.
 const OWN_RIGHTS: &str = "cardgate-uninstall";
-/// The policies inside the API server, and their bindings but one.
+/// The policies inside the API server, and their bindings except one.
 const POLICIES: [&str; 17] = [
     "cardgate-crossquota",
     "cardgate-job",
@@ -37,7 +36,7 @@ const POLICIES: [&str; 17] = [
     "cardgate-volcano-job",
     "cardgate-webhook-configuration",
 ];
-/// A second binding of one of them.
+/// The second binding of one of the policies.
 const OF_STATUS: &str = "cardgate-pod-update-status";
 
 /// A kind: group, version, kind and plural.
@@ -92,24 +91,24 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
     kind: Kind,
-    /// Its namespace, where its kind has any.
+    /// The object's namespace, if its kind has namespaces.
     pub namespace: Option<String>,
-    /// Its name.
+    /// The object's name.
     pub name: &'static str,
 }
 
 impl Object {
-    /// Its kind, such as `ClusterRole`.
+    /// Returns the object's kind, such as `ClusterRole`.
     pub fn kind(&self) -> &'static str {
         self.kind.2
     }
 
-    /// Its group, as RBAC names it.
+    /// Returns the object's group, as RBAC names it.
     pub fn group(&self) -> &'static str {
         self.kind.0
     }
 
-    /// Its kind's plural, as RBAC names it.
+    /// Returns the plural of the object's kind, as RBAC names it.
     pub fn plural(&self) -> &'static str {
         self.kind.3
     }
@@ -131,7 +130,7 @@ fn within(namespace: &str, kind: Kind, name: &'static str) -> Object {
     }
 }
 
-/// What refuses pods that were not held, and changes of those that are.
+/// Returns the policies that refuse pods that were not held, and changes of pods that are held.
 pub(super) fn policies() -> Vec<Object> {
     named(POLICY_BINDING, &POLICIES)
         .chain(named(POLICY_BINDING, &[OF_STATUS]))
@@ -139,14 +138,14 @@ pub(super) fn policies() -> Vec<Object> {
         .collect()
 }
 
-/// What has the webhook asked.
+/// Returns the configurations that make API servers call the webhook.
 pub(super) fn doors() -> Vec<Object> {
     named(MUTATING, &["cardgate"])
         .chain(named(VALIDATING, &["cardgate"]))
         .collect()
 }
 
-/// The operator, and its rights before it: one on a node that is lost goes on without them.
+/// Returns the operator's rights, then the operator itself. An operator on a lost node runs on, but without rights.
 pub(super) fn operator(namespace: &str) -> Vec<Object> {
     named(
         BINDING,
@@ -161,7 +160,7 @@ pub(super) fn operator(namespace: &str) -> Vec<Object> {
     .collect()
 }
 
-/// Where nodes, cards and queues are shown; the objects go with their definitions.
+/// Returns the definitions of Cardgate's kinds; their objects are deleted with them.
 pub(super) fn definitions() -> Vec<Object> {
     let names = [
         "cardinventories.card.volcano.sh",
@@ -172,7 +171,7 @@ pub(super) fn definitions() -> Vec<Object> {
     named(DEFINITION, &names).collect()
 }
 
-/// Volcano's vocabulary, where Cardgate brought it, and who may use it.
+/// Returns Volcano's definitions that Cardgate may have brought, and the roles for using them.
 pub(super) fn queues() -> Vec<Object> {
     let definitions = ["queues.scheduling.volcano.sh", "podgroups.scheduling.volcano.sh"];
     named(DEFINITION, &definitions)
@@ -180,7 +179,7 @@ pub(super) fn queues() -> Vec<Object> {
         .collect()
 }
 
-/// Rights outside Cardgate's namespace, and how API servers take what is asked by them.
+/// Returns rights outside Cardgate's namespace, and the objects that say with which priority API servers take Cardgate's requests.
 pub(super) fn rights() -> Vec<Object> {
     let bindings = [
         "cardgate-webhook",
@@ -205,7 +204,7 @@ pub(super) fn rights() -> Vec<Object> {
         .collect()
 }
 
-/// All that is deleted by name, for an installation in this namespace.
+/// Returns all objects that are deleted by name, for an installation in this namespace.
 pub fn all(namespace: &str) -> Vec<Object> {
     [
         policies(),
@@ -229,7 +228,7 @@ impl<'a> Objects<'a> {
         Self { client, dry_run }
     }
 
-    /// Deletes the objects in this order. Returns how many are not gone yet, and why the last that failed did.
+    /// Deletes the objects in this order. Returns how many are not gone yet, and the last failure.
     pub async fn delete(&self, objects: &[Object]) -> (usize, Option<Obstacle>) {
         let (mut left, mut failed) = (0, None);
         for object in objects {
@@ -244,7 +243,7 @@ impl<'a> Objects<'a> {
         (left, failed)
     }
 
-    /// Returns whether it is gone.
+    /// Deletes one object. Returns whether it is gone.
     async fn delete_one(&self, object: &Object) -> Result<bool, RequestError> {
         let api = self.api(object);
         let (kind, name) = (object.kind(), object.name);
@@ -258,7 +257,7 @@ impl<'a> Objects<'a> {
         match in_time(api.delete(name, &DeleteParams::default())).await {
             Ok(answer) => {
                 debug!(kind, name, "deleted");
-                // The object, where something is done before it goes.
+                // The answer contains the object if something has to be done before the object goes.
                 Ok(answer.is_right())
             }
             Err(error) if error.code() == Some(404) => Ok(true),
@@ -266,7 +265,7 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// Those of the objects that came with Cardgate's manifests.
+    /// Returns those of the objects that came with Cardgate's manifests.
     pub async fn ours(&self, objects: &[Object]) -> Result<Vec<Object>, RequestError> {
         let mut ours = Vec::new();
         for object in objects {
@@ -281,15 +280,15 @@ impl<'a> Objects<'a> {
         Ok(ours)
     }
 
-    /// How many of the operator's pods have not ended.
+    /// Returns how many of the operator's pods have not ended.
     pub async fn operators(&self, namespace: &str) -> Result<usize, RequestError> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), namespace);
         let found = in_time(pods.list_metadata(&ListParams::default().labels(OPERATORS))).await?;
         Ok(found.items.len())
     }
 
-    /// Deletes the namespace. The rights by which this program may do so are the namespace's from now on: they go when it has
-    /// gone.
+    /// Deletes the namespace. Before that, makes it the owner of the rights by which this program may delete it, so that they go when the
+    /// namespace has gone.
     pub async fn delete_with_own_rights(&self, namespace: &str) -> Result<(), RequestError> {
         let namespaces = Api::<Namespace>::all(self.client.clone());
         let Some(found) = in_time(namespaces.get_metadata_opt(namespace)).await? else {
@@ -316,7 +315,7 @@ impl<'a> Objects<'a> {
     }
 }
 
-/// An object that is gone, or that goes already, is as it should be.
+/// Turns codes 404 and 409 into success: the object is gone, or is being deleted already.
 fn gone_is_fine<T>(answer: Result<T, RequestError>) -> Result<(), RequestError> {
     match answer {
         Err(error) if !matches!(error.code(), Some(404 | 409)) => Err(error),

@@ -1,5 +1,4 @@
-//! What is written on each pod, Job and node that is let go: nothing but what Cardgate put there, and only as long as it is
-//! there.
+//! The writes on each pod, Job and node that is let go. They only remove what Cardgate put there, and only if it is still there.
 
 use crds::keys::{ADMITTED_CONDITION, GATE, GPU_NODE_LABEL, JOB_HELD};
 use json_patch::Patch;
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::marked::{Condition, Job, Marked as _, Node, Pod};
 
-/// Takes our gate off a pod; others' gates stay, and hold it.
+/// Removes Cardgate's gate from a pod. Other gates stay, and hold the pod.
 pub(super) fn without_gate(pod: &Pod) -> Option<Patch> {
     let gates = pod.gates();
     let place = gates.iter().position(|gate| gate.name == GATE)?;
@@ -25,7 +24,7 @@ pub(super) fn without_gate(pod: &Pod) -> Option<Patch> {
     ]))
 }
 
-/// Takes our condition off a pod's status, where it says that the pod waits: nobody would ever say otherwise.
+/// Removes Cardgate's condition from a pod's status if it says that the pod waits, since nobody would ever correct it.
 pub(super) fn without_condition(pod: &Pod) -> Option<Patch> {
     let waits = |condition: &Condition| condition.r#type == ADMITTED_CONDITION && condition.status == "False";
     let place = format!("/status/conditions/{}", pod.conditions().iter().position(waits)?);
@@ -37,7 +36,7 @@ pub(super) fn without_condition(pod: &Pod) -> Option<Patch> {
     ]))
 }
 
-/// Resumes a Job that Cardgate suspended, and takes its mark off. One without the mark is suspended by somebody else.
+/// Resumes a Job that Cardgate suspended, and removes its mark. A Job without the mark was suspended by somebody else.
 pub(super) fn resumption(job: &Job) -> Option<Patch> {
     if !job.metadata().has_annotation(JOB_HELD) {
         return None;
@@ -54,7 +53,7 @@ pub(super) fn resumption(job: &Job) -> Option<Patch> {
     patch(Value::Array(operations))
 }
 
-/// Takes off the label by which pods were kept off GPU nodes: those that still look for a place may go there as well.
+/// Removes the label that kept pods off GPU nodes. Pods that still look for a node may then go there as well.
 pub(super) fn without_label(node: &Node) -> Option<Patch> {
     if !node.metadata().has_label(GPU_NODE_LABEL) {
         return None;
@@ -78,7 +77,7 @@ mod tests {
     use super::*;
     use serde::de::DeserializeOwned;
 
-    /// The object after the patch that is to be written on it; none where none is.
+    /// Returns the object after its patch; none if there is no patch.
     fn after<K: DeserializeOwned>(object: Value, release: fn(&K) -> Option<Patch>) -> Option<Value> {
         let read: K = serde_json::from_value(object.clone()).unwrap();
         let mut written = object;

@@ -1,4 +1,4 @@
-//! One request to the API server: answered within a time, or counted as failed.
+//! One request to the API server: it is answered within a time limit, or counted as failed.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -15,15 +15,15 @@ pub enum RequestError {
     /// No answer within the time limit.
     #[error("no answer within {} s", TIME_LIMIT.as_secs())]
     TimedOut,
-    /// The API server refused it.
+    /// The API server refused the request.
     #[error("{message}")]
     Refused {
         /// The HTTP status.
         code: u16,
-        /// Why, in its words.
+        /// The reason, in the API server's words.
         message: String,
     },
-    /// It could not be reached, or understood.
+    /// The API server could not be reached, or its answer could not be understood.
     #[error(transparent)]
     Failed(kube::Error),
 }
@@ -41,7 +41,7 @@ impl From<kube::Error> for RequestError {
 }
 
 impl RequestError {
-    /// The HTTP status; none where there was no answer.
+    /// Returns the HTTP status; none if there was no answer.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Refused { code, .. } => Some(*code),
@@ -49,8 +49,8 @@ impl RequestError {
         }
     }
 
-    /// Whether it is about the object that was to be written, and says nothing of others: somebody has changed it meanwhile, or it becomes
-    /// too large by what would be written.
+    /// Whether the failure concerns only the object that was to be written: somebody has changed the object meanwhile, or the write would
+    /// make it too large or invalid.
     pub(crate) fn is_of_object(&self) -> bool {
         const CONFLICT: u16 = 409;
         const TOO_LARGE: u16 = 413;
@@ -58,18 +58,18 @@ impl RequestError {
         let Self::Refused { code, message } = self else {
             return false;
         };
-        // Some API servers pass on what etcd says as a mistake of their own.
+        // Some API servers pass on etcd's message as an error of their own.
         let is_too_large = || {
             ["request is too large", "larger than max"]
                 .iter()
                 .any(|says| message.contains(says))
         };
-        // A policy may refuse every object alike, with whatever code it says.
+        // A policy may refuse all objects alike, with any code.
         let is_by_policy = message.contains("ValidatingAdmissionPolicy") || message.contains("admission webhook");
         !is_by_policy && (matches!(*code, CONFLICT | TOO_LARGE | INVALID) || is_too_large())
     }
 
-    /// Whether whoever asks has not the right: what a policy or a webhook forbids is about the object.
+    /// Whether the client lacks the right. A refusal by a policy or a webhook is about the object.
     fn is_forbidden(&self) -> bool {
         matches!(self, Self::Refused { code: 403, message } if message.contains("User \"") && message.contains("\" cannot "))
     }
@@ -86,14 +86,14 @@ pub(crate) async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -
 /// What keeps a step from being done.
 #[derive(Debug)]
 pub(crate) struct Obstacle {
-    /// In words.
+    /// The reason, in words.
     pub reason: String,
-    /// Whether whoever asks has not the right.
+    /// Whether the client lacks the right.
     pub is_forbidden: bool,
 }
 
 impl Obstacle {
-    /// A request about this object failed.
+    /// Returns the obstacle for a failed request about this object.
     pub fn of(what: impl Display, error: &RequestError) -> Self {
         Self {
             reason: format!("{what}: {error}"),

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// An API server that answers like this, when so much time has passed, whatever it is asked; and how often it was.
+/// Returns a client of an API server, and the number of requests it has got. The server answers every request by `answer`, which gets the
+/// time that has passed and the path.
 fn api_server(answer: impl Fn(Duration, &str) -> (u16, Value) + Send + 'static) -> (Client, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
@@ -29,7 +30,7 @@ fn status(code: u16) -> (u16, Value) {
     (code, status)
 }
 
-/// An object that is there.
+/// The answer for an object that exists.
 fn found() -> (u16, Value) {
     (
         200,
@@ -37,7 +38,7 @@ fn found() -> (u16, Value) {
     )
 }
 
-/// An object that is being deleted.
+/// The answer for an object that is being deleted.
 fn going() -> (u16, Value) {
     let metadata = json!({"name": "it", "deletionTimestamp": "2026-01-01T00:00:00Z"});
     (
@@ -98,7 +99,7 @@ async fn a_definition_that_empties_for_minutes_is_waited_for() {
         matches!(&ended, Err(UninstallError::Stuck { reason, .. }) if reason.contains("not gone yet")),
         "{ended:?}"
     );
-    // As long as one after the other goes, however long each takes.
+    // The wait goes on as long as one object after the other goes, however long each takes.
     let (client, _) = api_server(|passed, path| {
         let order = ["inventories", "reviews", "types", "usages"];
         let place = order.iter().position(|kind| path.contains(kind)).unwrap_or(0);
@@ -108,7 +109,7 @@ async fn a_definition_that_empties_for_minutes_is_waited_for() {
     delete(&client, false).await.unwrap();
 }
 
-/// Without an API server it still ends, and not because something once failed that was done since.
+/// Without an API server the removal still ends, but not because of an earlier failure that was followed by progress.
 #[tokio::test(start_paused = true)]
 async fn what_fails_for_minutes_ends_and_what_gets_on_does_not() {
     let (client, _) = api_server(|_, _| status(500));
@@ -118,8 +119,8 @@ async fn what_fails_for_minutes_ends_and_what_gets_on_does_not() {
     assert!(begin.elapsed() < PATIENCE + 2 * LONGEST_PAUSE, "{:?}", begin.elapsed());
 }
 
-/// Whoever makes one so large that nothing more can be written on it, or makes new ones without end, keeps Cardgate from being removed no
-/// longer than others take.
+/// Users who make an object so large that nothing more can be written on it, or create new ones without end, do not keep Cardgate from
+/// being removed for longer than other objects take.
 #[tokio::test(start_paused = true)]
 async fn what_can_not_be_written_keeps_nothing_from_going_on() {
     for (code, is_passed_over) in [(409, true), (413, true), (422, true), (500, false), (403, false)] {

@@ -1,4 +1,4 @@
-//! Kinds that a cluster may be without, and what the API server's answers say of that.
+//! Kinds that a cluster may lack, and what the API server's answers say about that.
 
 use std::time::Duration;
 
@@ -11,46 +11,47 @@ const NOT_FOUND: u16 = 404;
 /// HTTP status of what the role of this program does not allow.
 const FORBIDDEN: u16 = 403;
 
-/// So long answers have to say that Kubernetes has no kind of its own which was listed before, until that is believed: the time between two of
-/// them counts where nothing else was heard meanwhile. While a control plane
-/// is renewed, or taken back to an older version, some of its API servers know the kind and others don't, for minutes as a rule; and since
-/// connections are kept, the same one may answer all that time. Nor is there any hurry: what is kept too long keeps new pods away from
-/// devices, or is charged a while longer, and what is forgotten too early gives devices to pods that the scheduler gives to none.
+/// For how long answers have to say that a previously listed kind of Kubernetes' own is unknown, until that is believed. The time between
+/// two such answers counts if nothing else was heard meanwhile. While a control plane is upgraded or rolled back, some of its API servers
+/// know the kind and others do not, as a rule for minutes; and since connections are kept, the same server may answer all that time. There
+/// is no hurry: objects that are kept for too long keep new pods away from devices, or are charged a while longer. Objects that are
+/// forgotten too early give devices to pods to which the scheduler gives none.
 const GONE_AFTER: Duration = Duration::from_hours(1);
 
-/// What follows from an answer to who watches a kind.
+/// What follows from an answer to the watch of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// It is not there: it has no objects.
+    /// The kind does not exist: it has no objects.
     NotThere,
-    /// This API server does not know it, and another one did: what was known stands.
+    /// This API server does not know the kind, and another one did: what was known stays.
     AsBefore,
-    /// It was there: it has to be listed, which tells whether it still is. The watch would go on where it was, whenever it is there again.
+    /// The kind existed. It has to be listed, which tells whether it still exists. Otherwise the watch would continue where it was, as soon
+    /// as the kind exists again.
     ListAnew,
-    /// The role of this program does not allow to read it, and need not.
+    /// The role of this program does not allow reading the kind, and need not.
     Forbidden,
     /// The watch was interrupted.
     Interrupted,
 }
 
-/// What is known of whether a kind is there.
+/// What is known about the existence of a kind.
 #[derive(Debug)]
 pub(super) struct Absence {
     kind: Kind,
-    /// Whether it was listed.
+    /// Whether the kind was listed.
     was_listed: bool,
-    /// The times between two answers, one after the other, by which it is not known, summed up since it was listed.
+    /// For how long the kind was unknown since it was last listed: the sum of the times between successive answers that said so.
     unknown_for: Duration,
-    /// When an answer said so, if nothing else was heard since.
+    /// When the last answer said that the kind is unknown; none if something else was heard since.
     unknown_at: Option<Instant>,
-    /// Whether it was said that it may not be read.
+    /// Whether the warning has been given that the kind may not be read.
     is_told_forbidden: bool,
-    /// Whether it was said that an API server does not know it any more.
+    /// Whether the warning has been given that an API server no longer knows the kind.
     is_told_unknown: bool,
 }
 
 impl Absence {
-    /// Of a kind that was not asked for yet.
+    /// Returns the state of a kind that has not been requested yet.
     pub(super) fn of(kind: Kind) -> Self {
         Self {
             kind,
@@ -62,12 +63,12 @@ impl Absence {
         }
     }
 
-    /// Whether there is a list of it, by which everything that it knew stands.
+    /// Whether the kind was listed, so that everything known about it stays.
     pub(super) fn was_listed(&self) -> bool {
         self.was_listed
     }
 
-    /// It was listed.
+    /// Notes that the kind was listed.
     pub(super) fn is_there(&mut self) {
         self.was_listed = true;
         self.unknown_for = Duration::ZERO;
@@ -78,9 +79,9 @@ impl Absence {
         }
     }
 
-    /// What an error says of it.
+    /// Returns what an error says about the kind.
     pub(super) fn meaning_of(&mut self, error: &watcher::Error) -> Meaning {
-        // Whatever else is answered, or nothing, does not say that nobody knows it.
+        // Any other answer, or none, does not say that the kind is unknown.
         let unknown_at = self.unknown_at.take();
         let (answer, is_list) = match error {
             watcher::Error::InitialListFailed(answer) => (answer, true),
@@ -100,7 +101,7 @@ impl Absence {
         }
     }
 
-    /// An API server does not know it; `before` is when the last answer said the same, if it did.
+    /// Notes that an API server does not know the kind. `before` is when the previous answer said the same; none if it said something else.
     fn not_known(&mut self, before: Option<Instant>) -> Meaning {
         let now = Instant::now();
         self.unknown_for += before.map_or(Duration::ZERO, |before| now - before);
@@ -112,7 +113,8 @@ impl Absence {
         Meaning::NotThere
     }
 
-    /// What is to be said of a kind that an API server does not know and another one did: once, until it is listed.
+    /// Returns the warning that an API server does not know the kind although another one did. The warning is given once, until the kind is
+    /// listed.
     pub(super) fn take_warning_of_unknown(&mut self) -> Option<String> {
         if std::mem::replace(&mut self.is_told_unknown, true) {
             return None;
@@ -126,7 +128,7 @@ impl Absence {
         ))
     }
 
-    /// What is to be said of a kind that may not be read: once, until it may.
+    /// Returns the warning that the kind may not be read. The warning is given once, until it may be read.
     pub(super) fn take_warning(&mut self) -> Option<String> {
         if std::mem::replace(&mut self.is_told_forbidden, true) {
             return None;
@@ -145,7 +147,8 @@ impl Absence {
     }
 }
 
-/// Whether there are clusters without this kind: without Volcano's groups, or of a Kubernetes before 1.34, of rules that taint devices before 1.37.
+/// Whether there are clusters without this kind: without Volcano's groups, with a Kubernetes before 1.34, or, for rules that taint devices,
+/// before 1.37.
 fn may_be_absent(kind: Kind) -> bool {
     matches!(
         kind,
@@ -153,13 +156,14 @@ fn may_be_absent(kind: Kind) -> bool {
     )
 }
 
-/// Whether it comes and goes with versions of Kubernetes: another one is gone when its definition was deleted, for all API servers alike.
+/// Whether the kind comes and goes with versions of Kubernetes. Any other kind is gone when its definition is deleted, on all API servers
+/// at once.
 fn is_of_kubernetes(kind: Kind) -> bool {
     may_be_absent(kind) && kind != Kind::PodGroup
 }
 
-/// Whether everything else works without this kind, as it did before any operator asked for it: roles of then don't allow it. API servers that
-/// don't know the kind say so to nobody but who may read it.
+/// Whether everything else works without this kind, as it did before operators requested it: older roles do not allow it. API servers that
+/// do not know the kind only say so to clients that may read it.
 fn may_be_forbidden(kind: Kind) -> bool {
     kind == Kind::DeviceTaintRule
 }

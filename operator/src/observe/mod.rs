@@ -31,32 +31,33 @@ use self::translate::{
 use crate::event::Event;
 use crate::metrics::Metrics;
 
-/// Pods that are over hold nothing; the API server need not send them.
+/// Pods that have ended hold nothing, so the API server need not send them.
 const PODS_NOT_OVER: &str = "status.phase!=Succeeded,status.phase!=Failed";
-/// But pods that have succeeded count toward the minimum of their groups.
+/// Pods that have succeeded count toward the minimum of their groups.
 const PODS_SUCCEEDED: &str = "status.phase=Succeeded";
 
-/// How many objects are listed at a time of what administrators write.
+/// How many objects are listed at a time of kinds that administrators write.
 const PAGE: u32 = 100;
-/// And of what anybody may write, who may make objects of more than a megabyte, and of nine as they come: all of a page is in memory, and
-/// what was read of it beside, which is bounded while it is read. No two of these kinds are listed at once when it begins.
+/// How many objects are listed at a time of kinds that anybody may write. Users may create objects of more than a megabyte, which take nine
+/// as they arrive. A whole page is in memory, together with what was read of it, which is bounded during reading. At the start, no two of
+/// these kinds are listed at once.
 const SMALL_PAGE: u32 = 20;
 
-/// How long it is waited before a kind is listed that can't be watched any more.
+/// The pause before a kind that can no longer be watched is listed again.
 const LISTED_AGAIN: Duration = Duration::from_secs(1);
 
-/// Where what is observed goes.
+/// Where observations go.
 #[derive(Clone)]
 pub struct Ears {
-    /// What happens.
+    /// The events for the mind.
     pub events: mpsc::Sender<Event>,
-    /// Where watches are counted that were interrupted.
+    /// Where interrupted watches are counted.
     pub metrics: Arc<Metrics>,
 }
 
-/// Watches until the receiver is dropped. Each kind comes after those that it names: groups after namespaces and queues, Jobs
+/// Watches until the receiver is dropped. Each kind is listed after the kinds that it refers to: groups after namespaces and queues, Jobs
 /// after groups, claims after devices and classes, and pods, which hold what is counted, after all of them. Pods are listed once more each
-/// time that it is `asked`.
+/// time that `asked` is notified.
 pub async fn observe(client: Client, ears: Ears, asked: &Notify) {
     let client = that_reads_again(client);
     let (nodes, queues, namespaces) = (Listed::default(), Listed::default(), Listed::default());
@@ -136,7 +137,7 @@ pub async fn observe(client: Client, ears: Ears, asked: &Notify) {
     );
 }
 
-/// Watches what there is of Dynamic Resource Allocation: claims after the devices and classes that they ask for, and after Jobs.
+/// Watches the objects of Dynamic Resource Allocation. Claims are listed after the devices and classes that they request, and after Jobs.
 async fn observe_devices(client: &Client, ears: &Ears, jobs: &Listed, claims: &Listed) {
     let (slices, classes, taint_rules) = (Listed::default(), Listed::default(), Listed::default());
     tokio::join!(
@@ -186,10 +187,10 @@ fn in_small_pages() -> watcher::Config {
     watcher::Config::default().page_size(SMALL_PAGE)
 }
 
-/// Whether a kind has been listed, for those who wait for it.
+/// Set once a kind has been listed.
 type Listed = SetOnce<()>;
 
-/// Does something after these kinds have been listed.
+/// Runs `then` after these kinds have been listed.
 async fn after<const N: usize>(kinds: [&Listed; N], then: impl Future<Output = ()>) {
     for kind in kinds {
         kind.wait().await;
@@ -197,7 +198,7 @@ async fn after<const N: usize>(kinds: [&Listed; N], then: impl Future<Output = (
     then.await;
 }
 
-/// Does something to its end, and from its beginning each time that it is asked for.
+/// Runs a future to its end, and starts it anew each time that `asked` is notified.
 async fn anew_when<F: Future<Output = ()>>(asked: &Notify, begin: impl Fn() -> F) {
     while let Either::Right(_) = select(pin!(begin()), pin!(asked.notified())).await {}
 }
@@ -222,7 +223,7 @@ async fn watch<K>(
             Ok(watcher::Event::Delete(object)) => translate(Change::Deleted(object)),
             Ok(watcher::Event::InitDone) => Observation::ListEnds(kind),
             Err(error) => match absence.meaning_of(&error) {
-                // What is created before the next try is seen by it.
+                // The next try sees objects that are created before it.
                 Meaning::NotThere => Observation::NotInstalled(kind),
                 Meaning::AsBefore => {
                     ears.metrics.watch_error(&error);
@@ -265,7 +266,7 @@ async fn watch<K>(
             return;
         }
         if list_ends {
-            // Later lists change nothing for those who waited for the first.
+            // Later lists change nothing for those that waited for the first one.
             let _ = listed.set(());
         }
     }

@@ -1,4 +1,4 @@
-//! What is seen of objects, as what the engine is told.
+//! Translates objects that are seen into observations for the engine.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,8 @@ pub(super) type ObservedTaintRule = Observed<TaintRule, DeviceTaintRule>;
 pub(super) type ObservedClaim = Observed<resource::ResourceClaim, ResourceClaim>;
 pub(super) type ObservedNamespace = Observed<core::Namespace, Namespace>;
 
-/// Kubernetes' own `DeviceTaintRule`: as which it is watched, since the types of older versions have none. There is no value of it.
+/// Kubernetes' own `DeviceTaintRule`, for watching it: the types of older versions do not contain the kind. There are no values of this
+/// type.
 #[derive(Debug, Clone)]
 pub(super) enum TaintRule {}
 
@@ -57,7 +58,7 @@ impl Resource for TaintRule {
     }
 }
 
-/// Whether an object is there or gone.
+/// Whether an object exists or has been deleted.
 pub(super) enum Change<K> {
     Applied(K),
     Deleted(K),
@@ -127,7 +128,7 @@ pub(super) fn group_event(change: Change<ObservedGroup>) -> Observation {
     }
 }
 
-/// A Job that asks for no cards in advance is like one that is gone: it is not kept in memory.
+/// A Job that does not request cards in advance counts as gone, so it is not kept in memory.
 pub(super) fn job_event(change: Change<ObservedJob>) -> Observation {
     match change {
         Change::Applied(job) if job.object.metadata.annotations.contains_key(CARD_REQUEST) => {
@@ -164,7 +165,7 @@ pub(super) fn taint_rule_event(change: Change<ObservedTaintRule>) -> Observation
 pub(super) fn claim_event(change: Change<ObservedClaim>) -> Observation {
     match change {
         Change::Applied(mut claim) => {
-            // Nothing that may be long of it is read.
+            // Fields of the claim that may be long are dropped.
             let metadata = &mut claim.object.metadata;
             (metadata.labels, metadata.annotations) = Default::default();
             Observation::Claim(Box::new(claim.object))
@@ -183,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// What is kept of an object that was seen, as text.
+    /// Returns, as text, what is kept of an object that was seen.
     fn kept<K: DeserializeOwned>(object: Value, translate: impl Fn(Change<K>) -> Observation) -> String {
         let object = serde_json::from_value(object).expect("an object");
         format!("{:?}", translate(Change::Applied(object)))

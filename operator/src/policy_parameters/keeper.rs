@@ -18,22 +18,23 @@ use crate::context::Context;
 use crate::keep::{KeepError, Keeper, LOOK_AGAIN};
 use crate::metrics::{Verb, Write};
 
-/// Who the API server notes as the owner of what is written.
+/// The field manager that the API server records for these writes.
 const FIELD_MANAGER: &str = "cardgate-operator";
 
 /// Keeps the parameters.
 pub struct ParameterKeeper {
     context: Context,
-    /// What is to be there; none before everything has been listed.
+    /// The parameters that have to be written; none before everything has been listed.
     wanted: watch::Receiver<Option<Arc<Parameters>>>,
-    /// Who leads.
+    /// Writes the leader's name.
     leader: LeaderName,
-    /// What was there at the last look.
+    /// The parameters at the last look.
     written: Option<Arc<Parameters>>,
 }
 
 impl ParameterKeeper {
-    /// Keeps what is `wanted`, nothing before that is known; and who leads, as it was written before anything was decided.
+    /// Returns a keeper of the `wanted` parameters, which writes nothing before they are known. It also keeps the leader's name, which was
+    /// first written before anything was decided.
     pub fn new(context: Context, wanted: watch::Receiver<Option<Arc<Parameters>>>, leader: LeaderName) -> Self {
         Self {
             context,
@@ -43,7 +44,7 @@ impl ParameterKeeper {
         }
     }
 
-    /// Writes what is to be there, where it is not.
+    /// Writes the parameters if they differ from the wanted ones.
     async fn bring_in_order(&self, wanted: &Arc<Parameters>) -> Result<(), KeepError> {
         let api: Api<ConfigMap> = Api::namespaced(self.context.client.clone(), &self.context.namespace);
         let read = api.get_opt(POLICY_PARAMETERS);

@@ -1,8 +1,8 @@
-//! The name of who leads, as the policies read it that refuse what others decide.
+//! The leader's name, for the policies that refuse what other operators decide.
 //!
-//! A name is written over what was read after the last look at the Lease's term, and over nothing else (the write names the version
-//! that it replaces). Who led before has read that before its successor wrote, and is refused; or it has read it afterwards, when
-//! its own term was over, and writes nothing. So no late write of a former leader takes the name back.
+//! A name is only written over a version that was read before the last check of the Lease's term (the write names the version that it
+//! replaces). A former leader may have read that version before its successor wrote; then its write is refused. Or it has read it
+//! afterwards, when its own term was over; then it writes nothing. So no late write of a former leader restores its name.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::keep::{KeepError, in_time};
 use crate::lease::Fence;
 use crate::metrics::{Metrics, Verb, Write};
 
-/// Who the API server notes as the owner of the name. Not who owns the parameters: what is applied without it would take it away.
+/// The field manager that the API server records for the name. It differs from that of the parameters: otherwise, applying the parameters
+/// without the name would remove it.
 const FIELD_MANAGER: &str = "cardgate-leader";
 
 /// Writes this operator's name where the policies read it.
@@ -31,7 +32,7 @@ pub struct LeaderName {
 }
 
 impl LeaderName {
-    /// Of the operator of this name, which is its pod's.
+    /// Returns the writer for the operator of this name, which is its pod's name.
     pub fn new(client: Client, namespace: &str, name: String, metrics: Arc<Metrics>) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
@@ -40,7 +41,7 @@ impl LeaderName {
         }
     }
 
-    /// Writes the name where another one stands, or none. Whether this operator holds the Lease is asked in between.
+    /// Writes the name unless it is written already. Between reading and writing, `holds` tells whether this operator holds the Lease.
     pub async fn write(&self, holds: impl Fn() -> bool) -> Result<(), KeepError> {
         let read = self.api.get_opt(POLICY_PARAMETERS);
         let found = match in_time(&self.metrics, read, Verb::Get, "read", OBJECT).await? {
@@ -61,7 +62,7 @@ impl LeaderName {
         Ok(())
     }
 
-    /// Creates the object that somebody removed, and changes nothing where it is there after all.
+    /// Creates the object again after somebody removed it. Changes nothing if the object exists after all.
     async fn restore(&self, holds: impl Fn() -> bool) -> Result<ConfigMap, KeepError> {
         let object = json!({
             "apiVersion": "v1",

@@ -1,8 +1,8 @@
-//! What the policies inside the API server must know of the configuration, of the cards that there are, and of who leads:
-//! `ConfigMap` `cardgate-policy`.
+//! What the policies inside the API server must know about the configuration, the existing cards and the leader: the `ConfigMap`
+//! `cardgate-policy`.
 //!
-//! A policy reads no configuration of Cardgate's and no nodes, and the door may be down; so the leading operator writes here what
-//! these come to, and writes it again when somebody else changes or removes it.
+//! A policy cannot read Cardgate's configuration or nodes, and the webhook may be down. So the leading operator writes here what the
+//! policies need from them, and writes it again if somebody else changes or removes it.
 
 mod keeper;
 mod leader;
@@ -19,7 +19,7 @@ pub use leader::LeaderName;
 /// The object, in messages.
 const OBJECT: &str = "ConfigMap cardgate-policy";
 
-/// What the policies read: the data of the `ConfigMap`, but for who leads.
+/// The data of the `ConfigMap` that the policies read, without the leader's name.
 pub type Parameters = BTreeMap<String, String>;
 
 /// Key with the setting `unnamedCards`.
@@ -27,23 +27,23 @@ pub const UNNAMED_CARDS: &str = "unnamedCards";
 /// Key with the setting `unqueuedCards`.
 pub const UNQUEUED_CARDS: &str = "unqueuedCards";
 
-/// Key with a regular expression on the resources that are GPUs, where pods without them are held; else empty.
+/// Key with a regular expression for the resources that are GPUs, if pods without GPUs are held; otherwise empty.
 pub const CROSS_QUOTA_GPU_RESOURCES: &str = "crossQuotaGpuResources";
 
-/// How many resources are written that nodes were found to have as cards. A cluster has a handful; a node whose labels are made
-/// up must not fill the object.
+/// The largest number of resources that are written because nodes were found to have them as cards. A cluster has a handful. A node with
+/// made-up labels must not fill the object.
 const MOST_DISCOVERED: usize = 256;
 
-/// What a value is made from: the configuration in force, and the resources that stand for a card that some node has.
+/// The input of the values: the configuration in force, and the resources that stand for a card of some node.
 struct Sources<'a> {
     configuration: &'a Configuration,
     discovered: &'a BTreeSet<&'a str>,
 }
 
-/// How the value of a key is made.
+/// A function that returns the value of a key.
 type Value = fn(&Sources<'_>) -> String;
 
-/// Every key of the `ConfigMap`, and what its value is.
+/// Every key of the `ConfigMap`, with the function for its value.
 const KEYS: [(&str, Value); 4] = [
     (CROSS_QUOTA_GPU_RESOURCES, cross_quota_gpu_resources),
     (CARD_RESOURCES, card_resources),
@@ -55,7 +55,7 @@ const KEYS: [(&str, Value); 4] = [
     }),
 ];
 
-/// What the policies are to read.
+/// Returns the parameters that the policies are to read.
 pub fn parameters(configuration: &Configuration, discovered: &BTreeSet<&str>) -> Parameters {
     let sources = Sources {
         configuration,
@@ -66,7 +66,7 @@ pub fn parameters(configuration: &Configuration, discovered: &BTreeSet<&str>) ->
         .collect()
 }
 
-/// What a policy can't tell from the pod is left to the door: under a label selector, nothing is written.
+/// Where a policy cannot decide from the pod alone, the webhook decides: with a label selector, nothing is written.
 fn cross_quota_gpu_resources(sources: &Sources<'_>) -> String {
     let configuration = sources.configuration;
     let held = configuration.cardgate.enforce_cross_quota == Enforcement::Gating;
@@ -87,7 +87,7 @@ fn card_resources(sources: &Sources<'_>) -> String {
     let discovered = sources.discovered.iter().copied();
     let is_other = |resource: &&str| !settings.is_card_resource(resource) && !resource.starts_with(RESOURCE_OF_CLASS);
     let others = discovered.filter(is_other).take(MOST_DISCOVERED);
-    // Whatever class it is of, there may be cards among its devices, now or later.
+    // Devices of any class may turn out to be cards, now or later.
     let of_classes = format!("{RESOURCE_OF_CLASS}*");
     let all = known.chain(others).chain([&*of_classes]);
     all.collect::<Vec<_>>().join(",")

@@ -1,4 +1,4 @@
-//! What is seen of a mind at work, and of a silent one.
+//! What is seen of a mind at work, and of a silent mind.
 
 use engine::trail::{Object, ObjectKind};
 
@@ -21,7 +21,7 @@ fn earlier(time: Instant, by: Duration) -> Instant {
     time.checked_sub(by).unwrap()
 }
 
-/// As if that much time had passed.
+/// Makes a pulse older, as if that much time had passed.
 fn age(pulse: &Pulse, by: Duration) {
     let mut state = pulse.state();
     state.beat = earlier(state.beat, by);
@@ -46,7 +46,7 @@ fn the_longest_piece_of_a_step_is_named() {
     let (longest, took) = ended.longest.unwrap();
     assert_eq!(longest.to_string(), "judging Pod ns/long of queue team-a");
     assert!(took >= Duration::from_secs(2) && took <= ended.took, "{took:?}");
-    // What was found is not found again in the next step.
+    // A finding does not appear again in the next step.
     pulse.begin(Step::Show);
     assert_eq!(pulse.end().longest, None);
 }

@@ -1,8 +1,8 @@
-//! Bodies of requests: read within a time, and within a room that all bodies of a port share.
+//! Bodies of requests: each is read within a time limit, and within a room (an amount of memory) that all bodies of a port share.
 //!
-//! A body takes room as it arrives, whatever its headers claim, and until it is answered. Where the room runs short, the body
-//! that has been arriving for longest is given up: an honest one is there within milliseconds, so what is small never waits
-//! behind what is large and unfinished.
+//! A body takes room as it arrives, whatever its headers claim, and keeps it until it is answered. When the room runs short, the body that
+//! has been arriving for longest is given up. An honest body arrives within milliseconds, so a small body never waits behind a large
+//! unfinished one.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -21,31 +21,31 @@ use tokio::time::timeout;
 
 use crate::ports::refusals::Reason;
 
-/// The room for a body that comes in several pieces: at first, and doubled from then on.
+/// The first room for a body that comes in several pieces; it is doubled when more is needed.
 const FIRST_ROOM: usize = 16 << 10;
 
 /// Why there is no body.
 #[derive(Debug, Error)]
 pub enum BodyError {
-    /// Longer than any may be.
+    /// The body is longer than any body may be.
     #[error("the body is longer than {0} bytes: send less")]
     TooLong(usize),
-    /// To read it would cost more than anything that is sent is worth.
+    /// Reading the body would cost more than any honest body is worth.
     #[error("the body holds more than {0} values: send a smaller object")]
     TooMany(usize),
-    /// It took too long.
+    /// The body took too long to arrive.
     #[error("the body did not arrive within {0:?}: send it at once")]
     Slow(Duration),
-    /// Others needed the room.
+    /// Other bodies needed the room.
     #[error("too many bodies at once, and this one has been arriving for longest or found no room: try again")]
     Crowded,
-    /// The connection ended, or what came is no HTTP.
+    /// The connection ended, or the data is not valid HTTP.
     #[error("the body can't be read: {0}")]
     Broken(#[from] PayloadError),
 }
 
 impl BodyError {
-    /// The status of the answer.
+    /// Returns the status of the answer.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::TooLong(_) | Self::TooMany(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -55,7 +55,7 @@ impl BodyError {
         }
     }
 
-    /// What is counted; nothing where the client went away by itself.
+    /// Returns the reason to count; none if the client went away by itself.
     pub fn reason(&self) -> Option<Reason> {
         match self {
             Self::TooLong(_) | Self::TooMany(_) => Some(Reason::TooLarge),
@@ -65,7 +65,7 @@ impl BodyError {
         }
     }
 
-    /// The answer. What is left of the body is not waited for.
+    /// Returns the answer. The rest of the body is not waited for.
     pub fn response(&self) -> HttpResponse {
         let mut response = HttpResponse::build(self.status());
         if matches!(self, Self::Crowded) {
@@ -78,23 +78,24 @@ impl BodyError {
     }
 }
 
-/// What a body may take.
+/// The limits of one body.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Its length, in bytes.
+    /// The largest length, in bytes.
     pub longest: usize,
-    /// From the headers to the last byte.
+    /// The longest time from the headers to the last byte.
     pub time: Duration,
-    /// What it may hold as JSON, where that is bounded.
+    /// The limits of its JSON values, if their number is bounded.
     pub values: Option<Values>,
 }
 
-/// How many values a body may hold, each counted once or twice: as one that opens an object or a list, and as one that another comes before.
+/// How many JSON values a body may hold. A value counts once or twice: if it opens an object or a list, and if another value precedes it.
 #[derive(Debug, Clone, Copy)]
 pub struct Values {
-    /// So many at most.
+    /// The largest number of values.
     pub most: usize,
-    /// What one of them takes when it is read, in bytes, whatever it took as JSON: so much room the body takes besides its length.
+    /// How many bytes one value takes when it is read, whatever its length as JSON. The body takes this room for each value, besides its
+    /// length.
     pub room: usize,
 }
 
@@ -106,7 +107,7 @@ pub struct Room(Mutex<State>);
 struct State {
     free: usize,
     next: u64,
-    /// Bodies that are arriving, in the order in which they began to.
+    /// The bodies that are arriving, in the order in which they began.
     arriving: BTreeMap<u64, Arriving>,
 }
 
@@ -117,7 +118,7 @@ struct Arriving {
 }
 
 impl Room {
-    /// Room for so many bytes.
+    /// Creates a room of that many bytes.
     pub fn new(bytes: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State {
             free: bytes,
@@ -126,7 +127,7 @@ impl Room {
         })))
     }
 
-    /// How much is free.
+    /// Returns how many bytes are free.
     pub fn free(&self) -> usize {
         self.state().free
     }
@@ -150,30 +151,30 @@ impl Room {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nobody panics with the lock, and sums are changed in one go.
+        // Nothing panics under this lock, and each sum is changed in one step.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The place of one body in the room. Gives back what it holds.
+/// The place of one body in the room. It gives its room back when it is dropped.
 #[derive(Debug)]
 struct Place {
     room: Arc<Room>,
     number: u64,
     given_up: Arc<Notify>,
-    /// What it holds, once it is there.
+    /// How much the body holds, once it has arrived.
     arrived: Option<usize>,
 }
 
 impl Place {
-    /// Holds room for so many bytes in all, from bodies that have been arriving for longer than this one if need be.
+    /// Takes room, so that the body holds `bytes` in all. If necessary, takes it from bodies that have been arriving for longer.
     fn hold(&mut self, bytes: usize) -> Result<(), BodyError> {
         let mut state = self.room.state();
         let own = state.arriving.get(&self.number).ok_or(BodyError::Crowded)?;
         let more = bytes.saturating_sub(own.held);
         let older = state.arriving.range(..self.number).map(|(_, body)| body.held);
         if state.free + older.sum::<usize>() < more {
-            // Nobody is given up in vain.
+            // No body is given up in vain.
             return Err(BodyError::Crowded);
         }
         while state.free < more {
@@ -183,7 +184,7 @@ impl Place {
                     oldest.given_up.notify_one();
                     state.free += oldest.held;
                 }
-                // This is the oldest.
+                // This body is the oldest.
                 _ => return Err(BodyError::Crowded),
             }
         }
@@ -193,13 +194,13 @@ impl Place {
         Ok(())
     }
 
-    /// Holds room for so many bytes besides what it holds.
+    /// Takes room for that many bytes in addition to what the body holds.
     fn hold_besides(&mut self, bytes: usize) -> Result<(), BodyError> {
         let held = self.room.state().arriving.get(&self.number).map(|own| own.held);
         self.hold(held.ok_or(BodyError::Crowded)? + bytes)
     }
 
-    /// All of it is there: from now on it keeps what it holds.
+    /// Notes that the whole body has arrived. From now on it keeps what it holds.
     fn arrive(&mut self) -> Result<(), BodyError> {
         let own = self.room.state().arriving.remove(&self.number);
         self.arrived = Some(own.ok_or(BodyError::Crowded)?.held);
@@ -212,7 +213,7 @@ impl Drop for Place {
         let mut state = self.room.state();
         let held = match self.arrived {
             Some(held) => held,
-            // What was given up is free already.
+            // The room of a body that was given up is free already.
             None => state.arriving.remove(&self.number).map_or(0, |own| own.held),
         };
         state.free += held;
@@ -260,8 +261,8 @@ pub async fn read(
     Ok(Body { bytes, _place: place })
 }
 
-/// How many values a JSON text holds, as [`Values`] counts them: each but the first comes after a comma, or after what opens that in which
-/// it is.
+/// Returns how many values a JSON text holds, as [`Values`] counts them. Each value except the first one comes after a comma, or after the
+/// opening bracket of its list or object.
 pub fn values(json: &[u8]) -> usize {
     json.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
 }
@@ -283,7 +284,7 @@ async fn collect(
     let Some(second) = pieces.next().await else {
         return Ok(first);
     };
-    // One buffer from here on: pieces would keep alive whatever they were cut from, however short they are.
+    // From here on there is one buffer: each piece, however short, would keep alive the larger buffer that it is part of.
     let mut whole = Vec::new();
     extend(place, &mut whole, &first, longest)?;
     drop(first);
@@ -294,7 +295,7 @@ async fn collect(
     Ok(whole.into())
 }
 
-/// Adds a piece, in room that is taken before.
+/// Adds a piece, after taking room for it.
 fn extend(place: &mut Place, whole: &mut Vec<u8>, piece: &[u8], longest: usize) -> Result<(), BodyError> {
     let length = whole.len() + piece.len();
     if length > longest {

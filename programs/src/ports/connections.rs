@@ -1,6 +1,6 @@
-//! The connections of a port: so many at most, and the one that has done nothing for longest makes way for a new one; first
-//! those that have shown no certificate. Whoever is being answered is spared while those are no more than half: slow answers to
-//! somebody who sends many requests would otherwise leave others no connection, or not for long enough to ask.
+//! The connections of a port. Their number is bounded: for a new connection, the one that has been idle for longest is ended, those without
+//! a certificate first. Connections that are being answered are spared as long as they are at most half of all. Otherwise slow answers to a
+//! client that sends many requests would leave other clients no connection, or not for long enough to ask.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -28,18 +28,18 @@ pub struct Connections {
 #[derive(Default)]
 struct State {
     next: u64,
-    /// Those with a request that is being answered.
+    /// The connections with a request that is being answered.
     busy: BTreeMap<Place, TcpStream>,
-    /// The others.
+    /// The other connections.
     idle: BTreeMap<Place, TcpStream>,
 }
 
-/// Where a connection is among the others: those of strangers before those with a certificate, or whose author is known; each by the time
-/// since when it is busy, or idle.
+/// The place of a connection in its map. Connections of strangers come before those that have a certificate, or whose client is known;
+/// within each group, the order is that in which they became busy, or idle.
 type Place = (bool, u64);
 
 impl State {
-    /// Whoever makes way for a new connection.
+    /// Removes the connection that makes way for a new one.
     fn make_way(&mut self, is_certified: bool) -> Option<(Reason, TcpStream)> {
         let most_are_busy = self.busy.len() > self.idle.len();
         match self.busy.first_entry() {
@@ -48,7 +48,7 @@ impl State {
         }
     }
 
-    /// The next number, by which places are ordered.
+    /// Returns the next number. The numbers order places.
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -67,7 +67,7 @@ impl fmt::Debug for Connections {
 }
 
 impl Connections {
-    /// The connections of the port of this name, as metrics call it; `most` of them at once.
+    /// Returns the connections of the port that metrics call `port`, with at most `most` connections at once.
     pub fn new(port: &'static str, most: usize, refusals: Refusals) -> Arc<Self> {
         Arc::new(Self {
             port,
@@ -77,7 +77,7 @@ impl Connections {
         })
     }
 
-    /// Keeps a book of a connection that begins: what [`actix_web::HttpServer::on_connect`] is to call.
+    /// Registers a connection that begins. Call it from [`actix_web::HttpServer::on_connect`].
     pub fn begin(self: &Arc<Self>, stream: &dyn Any, data: &mut Extensions) {
         let (tcp, is_certified) = match stream.downcast_ref::<TlsStream<net::TcpStream>>() {
             Some(tls) => {
@@ -87,8 +87,8 @@ impl Connections {
             None => (stream.downcast_ref::<net::TcpStream>(), false),
         };
         data.insert(Certified(is_certified));
-        // A second handle, by which it can be ended from outside. Without one (too many open files) it lives as long as the
-        // time limits let it.
+        // A second handle allows ending the connection from outside. Without one (too many open files), the connection lives until a time
+        // limit ends it.
         let Some(Ok(handle)) = tcp.map(|tcp| tcp.as_fd().try_clone_to_owned()) else {
             return;
         };
@@ -105,7 +105,7 @@ impl Connections {
         drop(state);
         if let Some((reason, connection)) = made_way {
             self.refusals.count(self.port, reason);
-            // It may have ended by itself.
+            // The connection may have ended by itself.
             let _ = connection.shutdown(Shutdown::Both);
         }
         Connection {
@@ -120,7 +120,7 @@ impl Connections {
     }
 }
 
-/// Whether a connection has shown a certificate that was believed.
+/// Whether a connection has shown a certificate that was accepted.
 struct Certified(bool);
 
 /// Whether a request came over a connection with a certificate, which TLS has verified.
@@ -128,12 +128,12 @@ pub fn is_certified(request: &HttpRequest) -> bool {
     request.conn_data::<Certified>().is_some_and(|certified| certified.0)
 }
 
-/// One connection; gone when it is dropped.
+/// A registered connection; dropping it removes it.
 #[derive(Debug)]
 struct Connection {
     port: Arc<Connections>,
     is_certified: bool,
-    /// Where it is among the idle ones of its kind.
+    /// The connection's number among the idle connections of its group.
     number: AtomicU64,
 }
 
@@ -151,12 +151,13 @@ pub struct Busy {
     place: Place,
 }
 
-/// Spares the connection of a request that is being answered, since it has arrived as a whole. None where no book is kept of it.
+/// Spares the connection of a request that is being answered, since the request has arrived as a whole. Returns none if the connection is
+/// not registered as idle.
 pub fn busy(request: &HttpRequest) -> Option<Busy> {
     request.conn_data::<Arc<Connection>>()?.busy(false)
 }
 
-/// Spares the connection of a request whose author is known: strangers never end it.
+/// Spares the connection of a request whose client is known. Connections of strangers never end it.
 pub fn busy_with_known(request: &HttpRequest) -> Option<Busy> {
     request.conn_data::<Arc<Connection>>()?.busy(true)
 }
@@ -181,7 +182,7 @@ impl Connection {
 impl Drop for Busy {
     fn drop(&mut self) {
         let mut state = self.connection.port.state();
-        // None where it has made way.
+        // There is no entry if the connection has made way.
         if let Some(handle) = state.busy.remove(&self.place) {
             self.connection.number.store(state.number(), Ordering::Relaxed);
             state.idle.insert(self.connection.place(), handle);
@@ -197,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// Pairs of what a client holds and what the port does.
+    /// Returns the client's end of a new connection, and the port's record of it.
     fn connect(port: &Arc<Connections>, listener: &TcpListener) -> (TcpStream, Arc<Connection>) {
         connect_as(port, listener, false)
     }
@@ -221,7 +222,7 @@ mod tests {
         let (first, first_book) = connect(&port, &listener);
         let (second, _second_book) = connect(&port, &listener);
         let (third, third_book) = connect(&port, &listener);
-        // The first has been asked something since, and the third is being answered.
+        // The first connection has had a request since, and the third one is being answered.
         drop(first_book.busy(false));
         let answering = third_book.busy(false);
         let (fourth, _fourth_book) = connect(&port, &listener);
@@ -231,11 +232,11 @@ mod tests {
         assert!(has_ended(&first) && !has_ended(&third) && !has_ended(&fifth));
         drop(answering);
         assert!(!has_ended(&third));
-        // Who has gone leaves room.
+        // A connection that has ended leaves room.
         drop(fifth_book);
         let (_sixth, _sixth_book) = connect(&port, &listener);
         assert!(!has_ended(&fourth));
-        // Who was made way for is not brought back by an answer.
+        // An answer does not bring back a connection that has made way.
         assert!(first_book.busy(false).is_none());
     }
 
@@ -247,7 +248,7 @@ mod tests {
         let (stranger, _stranger_book) = connect(&port, &listener);
         let (second, _second_book) = connect(&port, &listener);
         assert!(has_ended(&stranger) && !has_ended(&known) && !has_ended(&second));
-        // Of those that have, the one that has done nothing for longest.
+        // Of the connections with a certificate, the one that has been idle for longest makes way.
         let (third, _third_book) = connect_as(&port, &listener, true);
         let (fourth, _fourth_book) = connect_as(&port, &listener, true);
         assert!(has_ended(&second) && has_ended(&known) && !has_ended(&third) && !has_ended(&fourth));
@@ -265,10 +266,10 @@ mod tests {
         let answering_third = third_book.busy(false);
         let (fourth, _fourth_book) = connect(&port, &listener);
         assert!(has_ended(&second) && !has_ended(&first) && !has_ended(&third) && !has_ended(&fourth));
-        // Its answer, which nobody reads, does not bring it back.
+        // The answer to it, which nobody reads, does not bring it back.
         drop(answering_second);
         assert!(second_book.busy(false).is_none());
-        // Who has come has time to ask, whoever comes next; where as many do nothing, that goes first.
+        // A new connection has time to ask, whatever comes next. If as many connections are idle, the longest idle one goes first.
         let (fifth, _fifth_book) = connect(&port, &listener);
         assert!(has_ended(&fourth) && !has_ended(&first) && !has_ended(&third) && !has_ended(&fifth));
         drop((answering_first, answering_third));

@@ -1,24 +1,24 @@
-//! Whom a port turned away, as a metric.
+//! The requests and connections that a port refused, as a metric.
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-/// Why somebody was turned away.
+/// Why a request or connection was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// The connection did nothing for longest when there were too many.
+    /// There were too many connections, and this one had been idle for longest.
     Idle,
-    /// The connection was being answered for longest when there were too many, and most were.
+    /// There were too many connections, most were being answered, and this one for longest.
     Busy,
     /// The body took too long.
     Slow,
-    /// The body had taken room for longest when others needed it, or there was none.
+    /// Other bodies needed the room, and this one had been taking it for longest; or there was no room.
     Crowded,
     /// The body is longer than any may be, or holds more values.
     TooLarge,
-    /// Neither a certificate nor a token that is believed.
+    /// The caller had neither a certificate nor a token that is accepted.
     Unknown,
 }
 
@@ -47,7 +47,7 @@ struct Labels {
 pub struct Refusals(Family<Labels, Counter>);
 
 impl Refusals {
-    /// Shows them in a registry.
+    /// Registers the counters.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "port_refusals",
@@ -56,7 +56,7 @@ impl Refusals {
         );
     }
 
-    /// Somebody was turned away.
+    /// Counts a refusal.
     pub fn count(&self, port: &'static str, reason: Reason) {
         self.0.get_or_create(&Labels { port, reason }).inc();
     }

@@ -1,4 +1,4 @@
-//! A server as every port of Cardgate is one: its connections, and the time that each step of a request may take, are bounded.
+//! The server of every port of Cardgate: its connections are bounded, and so is the time of each step of a request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,48 +16,48 @@ use thiserror::Error;
 use crate::ports::connections::Connections;
 use crate::ports::refusals::Refusals;
 
-/// From the first byte of a TLS handshake to its last: API servers that can be reached at all need milliseconds.
+/// Time limit from the first to the last byte of a TLS handshake. API servers that can be reached at all need milliseconds.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(2);
-/// From a connection's beginning to the last byte of its first request's headers.
+/// Time limit from the beginning of a connection to the last byte of its first request's headers.
 const HEADERS_TIME: Duration = Duration::from_secs(3);
-/// How long a connection may take to end once it is to.
+/// How long a connection may take to close.
 const END_TIME: Duration = Duration::from_secs(1);
-/// TLS handshakes under way at once in each thread; more wait to be accepted. They can't be told apart yet, so it takes
-/// five hundred of them a second to keep anybody waiting.
+/// TLS handshakes under way at once in each thread; further connections wait to be accepted. Their clients cannot be told apart yet, so it
+/// takes five hundred of them a second to keep others waiting.
 const HANDSHAKES: usize = 1024;
 /// Connections in each thread, handshakes included.
 const ACCEPTED: usize = 2048;
-/// Files that a program needs at most: connections, twice while the book of them is kept, and what is not theirs.
+/// The most files that a program needs open: connections, two files each while they are registered, and other files.
 const OPEN_FILES: u64 = 16_384;
 
-/// What can't be listened on.
+/// An address on which the program cannot listen.
 #[derive(Debug, Error)]
 #[error("can't listen on {address}: {source}")]
 pub struct ListenError {
-    /// As it was given.
+    /// The address, as it was given.
     pub address: SocketAddr,
-    /// What the system says: taken, not of this machine, or not allowed.
+    /// The system's error: the address is in use, not of this machine, or not allowed.
     pub source: io::Error,
 }
 
-/// What there is to choose about a port.
+/// The settings of a port.
 #[derive(Debug, Clone, Copy)]
 pub struct Port {
     /// Its name in metrics.
     pub name: &'static str,
-    /// Threads that answer; each has connections of its own.
+    /// Threads that answer; each of them has its own connections.
     pub workers: usize,
-    /// Connections at once; where there are more, the one that has done nothing for longest is ended.
+    /// Connections at once. If there are more, the one that has been idle for longest is ended.
     pub connections: usize,
-    /// How long a connection may wait for its next request; none ends it with the answer.
+    /// How long a connection may wait for its next request. With none, the connection ends after the answer.
     pub keep_alive: Option<Duration>,
     /// How long requests under way may take when the program ends.
     pub end: Duration,
 }
 
 impl Port {
-    /// Metrics: Prometheus comes every few seconds and needs no connection in between. Few connections, since whoever does not read
-    /// an answer keeps the text of all metrics in memory.
+    /// The port for metrics. Prometheus comes every few seconds and needs no connection in between. There are few connections, because a
+    /// client that does not read its answer keeps the text of all metrics in memory.
     pub const METRICS: Self = Self {
         name: "diagnostics",
         workers: 1,
@@ -66,8 +66,8 @@ impl Port {
         end: Duration::from_secs(1),
     };
 
-    /// Probes. A kubelet that gets no answer twice starts the program anew: so many connections that its own has been answered before
-    /// as many others have come.
+    /// The port for probes. A kubelet that gets no answer twice restarts the program. So there are enough connections that the kubelet's
+    /// own is answered before as many others have come.
     pub const HEALTH: Self = Self {
         name: "health",
         connections: 512,
@@ -112,7 +112,7 @@ impl Port {
         C: FnOnce(&mut ServiceConfig) + 'static,
     {
         let connections = Connections::new(self.name, self.connections, refusals.clone());
-        // The limits hold for what is bound after them.
+        // These limits hold for the addresses that are bound after them.
         let mut server = HttpServer::new(move || App::new().configure(routes()))
             .workers(self.workers)
             .max_connections(ACCEPTED)
@@ -139,8 +139,8 @@ impl Port {
     }
 }
 
-/// Lets this program open as many files as its ports may need: container runtimes often allow 1,024 at first and more to
-/// those that ask. Where that is refused, connections beyond wait to be accepted.
+/// Raises the limit of open files to what the ports may need. Container runtimes often allow 1,024 at first, and more to programs that ask.
+/// If the system refuses that, further connections wait to be accepted.
 pub fn allow_open_files() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));

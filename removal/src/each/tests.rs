@@ -9,8 +9,8 @@ use super::*;
 use crate::marked::Pod;
 use crate::release::without_gate;
 
-/// An API server with so many pods, which answers no list of more than `most` of them, and keeps what it was sent: how many were asked
-/// for at once, and what was written.
+/// The requests to an API server with some pods, which answers no list of more than `most` of them: how many pods each list asked for, and
+/// what was written.
 #[derive(Default)]
 struct Sent {
     limits: Vec<usize>,
@@ -57,7 +57,7 @@ fn page(pods: usize, begin: usize, limit: usize) -> Value {
     json!({"metadata": {"continue": next}, "items": pods_of_page})
 }
 
-/// What fills the memory of the removal ends it, again at each start: half of Cardgate would be gone, and its gates stay.
+/// If the removal ran out of memory, it would end, and again at each start: half of Cardgate would be gone, and its gates would stay.
 #[tokio::test(start_paused = true)]
 async fn pages_are_small_and_smaller_where_they_take_too_long() {
     let (client, sent) = api_server(25, 4);

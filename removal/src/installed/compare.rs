@@ -1,10 +1,10 @@
-//! Whether an object of the installation still says what it was installed with.
+//! Compares an object of the installation with what was installed.
 
 use serde_json::Value;
 
-/// What is not compared: how the API server reaches the webhook, with whose authority, is the administrator's.
+/// Keys that are not compared: how the API server reaches the webhook, and with which authority, is the administrator's choice.
 const IGNORED: [&str; 1] = ["clientConfig"];
-/// What the API server adds where nothing is said. Anything else that was added may take something out of reach.
+/// The values that the API server adds as defaults. Any other addition may exempt some objects.
 const DEFAULTS: [(&str, &str); 5] = [
     ("matchPolicy", "\"Equivalent\""),
     ("reinvocationPolicy", "\"Never\""),
@@ -13,8 +13,8 @@ const DEFAULTS: [(&str, &str); 5] = [
     ("scope", "\"*\""),
 ];
 
-/// Where an object first differs from what it should say; none where it says that. Where `added` counts, it must say nothing
-/// else either.
+/// Returns where an object first differs from what it should say; none if it does not differ. If `added` is set, additional content counts
+/// as a difference too.
 pub fn difference(place: &str, expected: &Value, actual: &Value, added: bool) -> Option<String> {
     match (expected, actual) {
         (Value::Object(expected), Value::Object(actual)) => {
@@ -113,7 +113,7 @@ mod tests {
         narrowed[0]["objectSelector"] = json!({"matchLabels": {"cards": "counted"}});
         let found = difference("webhooks", &expected(), &narrowed, true);
         assert_eq!(found.as_deref(), Some("webhooks[0].objectSelector"));
-        // Of a definition, what is added takes nothing away.
+        // An addition to a definition takes nothing away.
         assert_eq!(difference("webhooks", &expected(), &narrowed, false), None);
         let mut more = expected();
         more[0]["matchConditions"]

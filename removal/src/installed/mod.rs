@@ -1,4 +1,4 @@
-//! What is installed with this version, as far as enforcement rests on it, and whether an object of it still says that.
+//! The objects that this version installs and that enforcement rests on, and the check whether they are unchanged.
 
 mod compare;
 mod rights;
@@ -9,9 +9,9 @@ use thiserror::Error;
 
 /// The manifests of this version, as `kubectl apply` takes them.
 const MANIFESTS: &str = include_str!("../../../manifests/install.yaml");
-/// The namespace that they name.
+/// The namespace in the manifests.
 const NAMESPACE: &str = "cardgate-system";
-/// A kind, its plural, where what it says stands, and why it is needed.
+/// A kind, its plural, the key of the content that matters, and why it is needed.
 type Kind = (&'static str, &'static str, &'static str, &'static str);
 
 /// The kinds that enforcement rests on.
@@ -53,7 +53,7 @@ const KINDS: [Kind; 6] = [
         "without it the policies know neither the settings nor the cards",
     ),
 ];
-/// The kinds by which Cardgate's programs and users have their rights.
+/// The kinds that give Cardgate's programs and users their rights.
 const RIGHTS: [Kind; 4] = [
     ("ClusterRole", "clusterroles", GIVEN, "without it rights are missing"),
     (
@@ -70,19 +70,19 @@ const RIGHTS: [Kind; 4] = [
         "without it its role has no effect",
     ),
 ];
-/// Where the rights of a role stand.
+/// The key of a role's rights.
 const GIVEN: &str = "rules";
-/// Where it stands who has them.
+/// The key of a binding's subjects.
 const BOUND: &str = "subjects";
-/// How the names end of what an installation without an authority of Cardgate's own does without.
+/// The end of the names of objects that an installation without Cardgate's own authority does not need.
 const OWN_AUTHORITY: &str = "operator-certificates";
-/// Of the `ConfigMap`s, the one that policies read. The other is the users' own, and need not be there.
+/// The `ConfigMap` that policies read. The other `ConfigMap` belongs to the users, and need not exist.
 const PARAMETERS: &str = "cardgate-policy";
 
-/// What is built in can't be read.
+/// The built-in manifests cannot be read.
 #[derive(Debug, Error)]
 pub enum ExpectedError {
-    /// They are no YAML.
+    /// They are not valid YAML.
     #[error("the manifests that are built in can't be read: {0}")]
     Syntax(#[from] serde_saphyr::Error),
 }
@@ -90,35 +90,35 @@ pub enum ExpectedError {
 /// One object of the installation.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// As in its manifest, for messages.
+    /// The kind, as in the manifest; for messages.
     pub kind: &'static str,
-    /// As in its manifest, and the only one of its kind there.
+    /// The name, as in the manifest, where no other object of the kind has it.
     pub name: String,
-    /// Its namespace, where its kind has any.
+    /// The namespace, if the kind has namespaces.
     pub namespace: Option<String>,
-    /// Where the API server serves it.
+    /// The API resource of the kind.
     pub resource: ApiResource,
-    /// Where in it stands what matters.
+    /// The key of the content that matters.
     pub place: &'static str,
-    /// What stands there, as text: it is looked at when the object changes, which is next to never, and a definition as a
-    /// tree of values takes ten times as much memory.
+    /// The content at that key, as text. It is needed only when the object changes, which is very rare, and a definition as a tree of
+    /// values takes ten times as much memory.
     content: Box<str>,
-    /// Why it is needed.
+    /// Why the object is needed.
     pub purpose: &'static str,
 }
 
 impl Part {
-    /// What stands at its place; null where nothing has to.
+    /// Returns the content at the object's key; null if no content is required.
     pub fn content(&self) -> Value {
         serde_json::from_str(&self.content).unwrap_or_default()
     }
 
-    /// Whether an installation may do without it.
+    /// Whether an installation may lack this object.
     pub fn is_optional(&self) -> bool {
         matches!(self.place, GIVEN | BOUND) && self.name.ends_with(OWN_AUTHORITY)
     }
 
-    /// Where the object, as it is in the cluster, first says something else than was installed; none where it says that.
+    /// Returns where the object in the cluster first differs from what was installed; none if it does not differ.
     pub fn difference(&self, object: &Value) -> Option<String> {
         let expected = self.content();
         if expected.is_null() {
@@ -129,19 +129,19 @@ impl Part {
             BOUND => return rights::unbound(&expected, &object[BOUND]).map(|who| format!("{BOUND}: lacks {who}")),
             _ => {}
         }
-        // What a definition allows besides, and what the operator has written down, takes nothing away.
+        // Additional content of a definition, and what the operator has written into the `ConfigMap`, takes nothing away.
         let added = !matches!(self.kind, "CustomResourceDefinition" | "ConfigMap");
         let content = object.get(self.place).unwrap_or(&Value::Null);
         compare::difference(self.place, &expected, content, added)
     }
 }
 
-/// The objects that enforcement rests on, in an installation in this namespace.
+/// Returns the objects that enforcement rests on, for an installation in this namespace.
 pub fn parts(namespace: &str) -> Result<Vec<Part>, ExpectedError> {
     parts_of(&KINDS, namespace)
 }
 
-/// The roles and bindings by which programs and users have their rights, in an installation in this namespace.
+/// Returns the roles and bindings that give programs and users their rights, for an installation in this namespace.
 pub fn rights(namespace: &str) -> Result<Vec<Part>, ExpectedError> {
     parts_of(&RIGHTS, namespace)
 }
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(of("ValidatingWebhookConfiguration"), 1);
         assert_eq!(of("CustomResourceDefinition"), 4);
         assert!(of("ValidatingAdmissionPolicy") >= 5);
-        // One has two, for what reads parameters and what does not.
+        // One policy has two bindings: for requests that read parameters and for those that do not.
         assert_eq!(
             of("ValidatingAdmissionPolicyBinding"),
             of("ValidatingAdmissionPolicy") + 1
@@ -227,7 +227,7 @@ mod tests {
             }
         }
         let parts = parts(NAMESPACE).unwrap();
-        // The ConfigMap's rights are those of who writes it.
+        // The rights on the `ConfigMap` belong to the part that writes it.
         let needs = parts.into_iter().filter(|part| part.kind != "ConfigMap");
         let needs: BTreeSet<_> = needs.map(|part| (part.resource.plural, part.name)).collect();
         assert_eq!(may, needs);

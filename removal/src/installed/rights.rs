@@ -1,15 +1,15 @@
-//! Whether roles and bindings still give what this version needs. More may be given: that is the administrator's choice.
+//! Checks whether roles and bindings still give the rights that this version needs. They may give more: that is the administrator's choice.
 
 use serde_json::Value;
 
-/// The first right that these rules give and those do not: its verb, and on what.
+/// Returns the first right, as verb and object, that the rules in `expected` give and those in `actual` do not.
 pub fn lacking(expected: &Value, actual: &Value) -> Option<String> {
     let mut rights = items(expected).flat_map(rights);
     let lacking = rights.find(|right| !items(actual).any(|rule| right.is_given_by(rule)));
     lacking.map(|right| right.to_string())
 }
 
-/// The first of these subjects that is not among those.
+/// Returns the first subject in `expected` that is missing in `actual`.
 pub fn unbound(expected: &Value, actual: &Value) -> Option<String> {
     const KEYS: [&str; 3] = ["kind", "name", "namespace"];
     let is_same = |one: &Value, other: &Value| KEYS.iter().all(|key| one.get(key) == other.get(key));
@@ -26,7 +26,7 @@ struct Right<'r> {
     name: Option<&'r str>,
 }
 
-/// All that a rule gives.
+/// Returns all rights that a rule gives.
 fn rights(rule: &Value) -> Vec<Right<'_>> {
     let names: Vec<_> = match texts(&rule["resourceNames"]).map(Some).collect() {
         names if Vec::is_empty(&names) => vec![None],
@@ -119,7 +119,7 @@ mod tests {
             assert_eq!(lacking(&expected(), &actual).as_deref(), Some(lacks));
         }
         assert_eq!(lacking(&expected(), &Value::Null).as_deref(), Some("patch pods"));
-        // Who needs all of a kind is not given it by the right to one.
+        // A right to one object does not give the right to all objects of the kind.
         let one = json!([{ "apiGroups": [""], "resources": ["*"], "resourceNames": ["a"], "verbs": ["*"] }]);
         assert_eq!(lacking(&expected(), &one).as_deref(), Some("patch pods"));
     }

@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 use super::super::*;
 use super::*;
 
-/// An API server that answers who watches rules which taint devices like this, one request after the other, and with the last from then on. A
-/// watch that it takes says nothing, and one that is too old (410) says so.
+/// Returns a client of an API server that answers the watch of rules which taint devices with these codes, one request after the other, and
+/// with the last code from then on. A watch that succeeds says nothing; a watch that is too old (410) says so.
 fn answers(codes: Vec<u16>) -> Client {
     let asked = AtomicUsize::new(0);
     let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
@@ -38,7 +38,7 @@ fn answers(codes: Vec<u16>) -> Client {
     Client::new(server, "default")
 }
 
-/// What is heard of such rules.
+/// What is heard about such rules.
 struct Heard {
     events: mpsc::Receiver<Event>,
     metrics: Arc<Metrics>,
@@ -79,7 +79,8 @@ impl Heard {
     }
 }
 
-/// The role is older than the kind, or the user's own. Nothing was ever decided: an API server asks for the right before it looks for the kind.
+/// The role is older than the kind, or is the user's own. Without this, nothing was ever decided: an API server checks the right before it
+/// looks for the kind.
 #[tokio::test(start_paused = true)]
 async fn rules_that_may_not_be_listed_are_none_until_they_may() {
     let mut rules = hear(vec![403, 403, 200]);
@@ -90,7 +91,7 @@ async fn rules_that_may_not_be_listed_are_none_until_they_may() {
     assert!(metrics.contains(failed), "{metrics}");
 }
 
-/// Whoever takes the right away has not taken the rules away.
+/// A right that is taken away does not remove the rules.
 #[tokio::test(start_paused = true)]
 async fn rules_that_may_not_be_listed_any_more_are_those_that_were_known() {
     let mut rules = hear(vec![200, 403, 410, 403, 403, 200]);
@@ -101,7 +102,7 @@ async fn rules_that_may_not_be_listed_any_more_are_those_that_were_known() {
     );
 }
 
-/// While the control plane is renewed, API servers of both versions answer.
+/// While the control plane is upgraded, API servers of both versions answer.
 #[tokio::test(start_paused = true)]
 async fn an_older_api_server_makes_nobody_forget_what_a_newer_one_has_listed() {
     let mut rules = hear(vec![404, 200, 404, 404, 404, 200]);
@@ -111,7 +112,7 @@ async fn an_older_api_server_makes_nobody_forget_what_a_newer_one_has_listed() {
     assert_eq!(then, ["begins", "begins", "begins", "rule", "ends"]);
 }
 
-/// The version that had it is no longer there.
+/// The version that had the kind no longer runs.
 #[tokio::test(start_paused = true)]
 async fn what_no_api_server_knows_for_long_is_gone() {
     let mut rules = hear(vec![200, 404]);
@@ -120,11 +121,11 @@ async fn what_no_api_server_knows_for_long_is_gone() {
     while rules.next().await == "begins" {}
     let after = begin.elapsed();
     assert!((GONE_AFTER..GONE_AFTER * 2).contains(&after), "{after:?}");
-    // And then it is gone at each further try.
+    // It is then gone at each further try.
     assert_eq!(rules.take(2).await, ["begins", "none"]);
 }
 
-/// A list that succeeds is news, however old the last refusal.
+/// A successful list counts, however old the last refusal is.
 #[tokio::test(start_paused = true)]
 async fn how_long_a_kind_is_not_known_is_counted_from_its_last_list() {
     let mut absence = Absence::of(Kind::DeviceTaintRule);
@@ -136,13 +137,13 @@ async fn how_long_a_kind_is_not_known_is_counted_from_its_last_list() {
     }
     tokio::time::advance(GONE_AFTER).await;
     assert_eq!(absence.meaning_of(&refused(404)), Meaning::NotThere);
-    // The definition of a kind that is none of Kubernetes' own was deleted.
+    // The definition of a kind that is not Kubernetes' own was deleted.
     let mut absence = Absence::of(Kind::PodGroup);
     absence.is_there();
     assert_eq!(absence.meaning_of(&refused(404)), Meaning::NotThere);
 }
 
-/// Who does not answer, or can't, has not said that the kind is unknown.
+/// An API server that does not or cannot answer has not said that the kind is unknown.
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_no_time_in_which_a_kind_is_not_known() {
     let mut absence = Absence::of(Kind::DeviceTaintRule);
@@ -157,7 +158,7 @@ async fn an_outage_is_no_time_in_which_a_kind_is_not_known() {
     assert_eq!(absence.meaning_of(&refused(404)), Meaning::NotThere);
 }
 
-/// Each says what to do, and to do something else.
+/// Each warning says what to do, and they say different things.
 #[test]
 fn what_may_not_be_read_and_what_is_not_known_are_told_apart() {
     let mut absence = Absence::of(Kind::DeviceTaintRule);
@@ -206,7 +207,7 @@ fn that_an_api_server_does_not_know_a_kind_any_more_is_said_once_until_it_is_lis
     }
 }
 
-/// Without any other kind that there is, nothing may be decided.
+/// Without any of the other kinds, nothing may be decided.
 #[test]
 fn no_other_kind_is_done_without_that_may_not_be_listed() {
     for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::DeviceTaintRule) {

@@ -18,7 +18,7 @@ const VALUES: Values = Values { most: 8, room: 10 };
 
 type Pieces = UnboundedSender<Result<Bytes, PayloadError>>;
 
-/// A body that arrives as the test sends it.
+/// Returns a sender for the pieces of a body, and the future that reads them.
 fn arriving(room: &Arc<Room>) -> (Pieces, LocalBoxFuture<'static, Result<Body, BodyError>>) {
     let (sender, mut receiver) = unbounded_channel();
     let room = Arc::clone(room);
@@ -120,7 +120,7 @@ async fn what_has_been_arriving_for_longest_makes_way() {
         assert!(poll_immediate(&mut *body).await.is_none());
     }
     assert_eq!(room.free(), 100);
-    // A small one is there at once; the one that came first pays for it.
+    // A small body arrives at once; the body that came first is given up for it.
     let small = read(&room, whole(&[&[b'x'; 120]]), LIMITS).await.unwrap();
     let refused = slow_body.await.unwrap_err();
     assert_eq!(
@@ -128,11 +128,11 @@ async fn what_has_been_arriving_for_longest_makes_way() {
         (StatusCode::SERVICE_UNAVAILABLE, Some(Reason::Crowded))
     );
     assert!(refused.response().headers().contains_key(RETRY_AFTER));
-    // The other goes on.
+    // The other body goes on.
     drop(late);
     let late = late_body.await.unwrap();
     assert_eq!(late.len(), 450);
-    // What is there is kept, whoever needs room.
+    // A body that has arrived keeps its room, whoever needs room.
     assert_eq!(room.free(), 1000 - 450 - 120);
     let refused = read(&room, whole(&[&[b'x'; 500]]), LIMITS).await.unwrap_err();
     assert!(matches!(refused, BodyError::Crowded));
@@ -141,10 +141,10 @@ async fn what_has_been_arriving_for_longest_makes_way() {
 }
 
 proptest! {
-    /// Whatever arrives in whatever order: what is held is never more than there is, and all of it comes back.
+    /// In any order of events, no more room is held than there is, and all of it is given back.
     #[test]
     fn the_room_is_never_overdrawn(steps in proptest::collection::vec((0..6_usize, 0..400_usize, any::<bool>()), 1..80)) {
-        // Nothing drives it: no time limit is ever reached.
+        // The runtime is not driven, so no time limit is ever reached.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _entered = runtime.enter();
         let room = Room::new(2000);
