@@ -82,7 +82,7 @@ enum Failure {
     /// The API server refused the request.
     #[error("{}", .0.message)]
     Api(Box<Status>),
-    /// For the moment, the API server takes the request from nobody, or takes the operator for another client.
+    /// For the moment, the API server knows nobody's rights, or takes the operator for a former leader.
     #[error("{0}")]
     ForWhoAsked(String),
     /// No request was sent.

@@ -46,8 +46,8 @@ pub(super) fn read(authority: Option<&Secret>, serving: Option<&Secret>, now: Ti
     if authorities.is_empty()
         && let Some(issuer) = serving.as_ref().and_then(|serving| issuer(serving, bundle, now))
     {
-        // The authority is lost, or the Secret has a foreign authority. Until the webhook has a new certificate, API servers must go on
-        // trusting the certificate that it serves.
+        // The authority is lost, or is not Cardgate's. Until the webhook has a new certificate, API servers must go on trusting the
+        // certificate that it serves.
         authorities.push(Authority {
             certificate: issuer,
             key: None,
