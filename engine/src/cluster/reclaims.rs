@@ -1,4 +1,4 @@
-//! Who waits for what others are to give back, and what is on its way out.
+//! Reclaim bookkeeping: what each queue waits for other queues to give back, and which pods are on their way out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,21 +18,22 @@ use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::metering::Charge;
 use crate::policies::mgpu::CardLists;
 
-/// How often a queue that waits is looked at again.
+/// How long after a look at a waiting queue the queue is looked at again.
 const LOOK_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
-/// How long an eviction may stay without any sign of it before the pod counts as staying.
+/// How long an eviction may show no sign of taking effect before the pod counts as staying.
 const EVICTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(60);
 
-/// What a queue waits for others to give back.
+/// What one queue waits for others to give back.
 #[derive(Debug)]
 struct Reclaim {
-    /// When it is looked at again.
+    /// When the queue is looked at again.
     next_look: Timestamp,
-    /// When the next pods may be evicted for it.
+    /// When the next pods may be evicted for the queue.
     next_eviction: Timestamp,
-    /// How many of those that wait in it, one by one or together, were looked at when the steps of a look were spent: the next one goes on there.
+    /// How many of the queue's waiting sets (single pods, or pods that are let in together) had been looked at when a look
+    /// ran out of steps. The next look goes on there.
     sets_looked_at: usize,
-    /// The pods that were evicted for it last, by uid.
+    /// The pods that were evicted for the queue last, by uid.
     evicted: Vec<Arc<str>>,
     expected: Expected,
 }
@@ -40,25 +41,26 @@ struct Reclaim {
 /// What a queue gets of what is on its way out.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
-    /// The dimensions of it that others have to leave to it, with the highest priority of the pods that get it: nobody else borrows them meanwhile,
-    /// and pods of lower priority of the same queue take nothing of them.
+    /// The dimensions that other queues have to leave to this queue, each with the highest priority of the pods that get
+    /// it. Meanwhile nobody else borrows these dimensions, and pods of lower priority of the same queue take nothing of
+    /// them.
     pub(crate) claim: BTreeMap<Dimension, i32>,
-    /// The groups of which pods get it together: none of those stands back for the others.
+    /// The groups whose pods get it together: no pod of a group stands back for the other pods of the group.
     pub(crate) groups: BTreeSet<WorkloadId>,
-    /// It goes to these, and to nobody else.
+    /// What is set aside, by the waiting pods that alone may have it.
     pub(crate) asides: Vec<SetAside>,
-    /// The pods that it comes from, by uid: each is awaited by one queue alone.
+    /// The evicted or ending pods that it comes from, by uid. Only one queue waits for each such pod.
     pub(crate) awaited: Vec<Arc<str>>,
 }
 
-/// What each queue waits for that was looked at for what others are to give back; and who was in vain.
+/// What each queue waits for, of the queues that were looked at for reclaim; and the queues that were looked at in vain.
 #[derive(Debug, Default)]
 pub(super) struct Reclaims {
     by_queue: BTreeMap<QueueId, Reclaim>,
     in_vain: InVain,
 }
 
-/// The queues that were looked at in vain, for as long as nothing changes.
+/// The queues that were looked at in vain. They need no other look for as long as nothing changes.
 #[derive(Debug)]
 struct InVain {
     /// What had happened until then.
@@ -66,7 +68,7 @@ struct InVain {
     /// When time alone changes something.
     until: Timestamp,
     queues: BTreeSet<QueueId>,
-    /// Whether these are all that anything could be taken back for.
+    /// Whether these are all queues that anything could be taken back for.
     are_all: bool,
 }
 
@@ -81,33 +83,33 @@ impl Default for InVain {
     }
 }
 
-/// How things stood before a look at a queue.
+/// The state before a look at a queue.
 pub(crate) struct BeforeLook {
     pub(crate) bookmark: Bookmark,
     stirs: Stirs,
 }
 
 impl Expected {
-    /// Whether it is nothing.
+    /// Whether nothing is expected.
     fn is_empty(&self) -> bool {
         self.claim.is_empty() && self.asides.is_empty() && self.awaited.is_empty()
     }
 }
 
 impl Reclaims {
-    /// The dimensions of what is on its way out.
+    /// Returns the dimensions that queues claim of what is on its way out.
     pub(super) fn claimed(&self) -> impl Iterator<Item = Dimension> + '_ {
         self.by_queue
             .values()
             .flat_map(|reclaim| reclaim.expected.claim.keys().copied())
     }
 
-    /// What is set aside.
+    /// Returns everything that is set aside.
     pub(super) fn asides(&self) -> impl Iterator<Item = &SetAside> {
         self.by_queue.values().flat_map(|reclaim| &reclaim.expected.asides)
     }
 
-    /// For how many pods that is.
+    /// Returns the number of pods that something is set aside for.
     pub(super) fn count_asides(&self) -> usize {
         self.by_queue
             .values()
@@ -115,13 +117,14 @@ impl Reclaims {
             .sum()
     }
 
-    /// The pods that it comes from, by uid, queue by queue.
+    /// Returns the pods that queues wait for to be gone, by uid, queue by queue.
     pub(super) fn awaited(&self) -> impl Iterator<Item = (QueueId, &[Arc<str>])> {
         let queues = self.by_queue.iter();
         queues.map(|(queue, reclaim)| (*queue, &*reclaim.expected.awaited))
     }
 
-    /// The clock was set back: queues are looked at no later by that, and pods are evicted for them no later.
+    /// Moves times back after the clock was set back, so that queues are looked at, and pods evicted for them, no later
+    /// because of that.
     pub(super) fn bring_back(&mut self, back: SetBack) {
         let reclaims = self.by_queue.values_mut();
         let times = reclaims.flat_map(|reclaim| [&mut reclaim.next_look, &mut reclaim.next_eviction]);
@@ -129,7 +132,7 @@ impl Reclaims {
         times.for_each(|time| back.bring_back(time));
     }
 
-    /// Whether anything is on its way out for anybody.
+    /// Whether anything is on its way out for any queue.
     pub(super) fn are_claiming(&self) -> bool {
         self.claimed().next().is_some()
     }
@@ -147,7 +150,7 @@ impl Default for Reclaim {
     }
 }
 
-/// A pod that was counted otherwise for a while.
+/// What to restore for a pod that was counted otherwise for a while.
 #[derive(Debug, Clone)]
 pub struct Assumed {
     pub(crate) pod: PodId,
@@ -156,13 +159,13 @@ pub struct Assumed {
     charge: Option<Charge>,
     room: Option<NodeId>,
     gpus: Option<CardLists>,
-    /// Why those of its shape wait, which is forgotten with the last of them.
+    /// Why pods of its shape wait. This is forgotten with the last waiting pod of the shape, so it is kept here.
     refused: Option<Refused>,
 }
 
 impl Cluster {
-    /// Ends all rest where something has changed since queues were looked at in vain. Returns whether all rest that anything could be taken
-    /// back for.
+    /// Lets all queues that were looked at in vain be looked at again where something has changed since. Returns whether
+    /// every queue that anything could be taken back for was looked at in vain, with no change since.
     pub(crate) fn end_stale_rest(&mut self, now: Timestamp) -> bool {
         let stirs = self.stirs();
         let in_vain = &mut self.reclaims.in_vain;
@@ -181,12 +184,12 @@ impl Cluster {
         self.reclaims.in_vain.queues.contains(&id)
     }
 
-    /// All were looked at in vain that anything could be taken back for.
+    /// Notes that every queue that anything could be taken back for was looked at in vain.
     pub(crate) fn note_all_in_vain(&mut self) {
         self.reclaims.in_vain.are_all = true;
     }
 
-    /// How things stand, so that a look in vain changes nothing.
+    /// Records the state, so that a look in vain can be undone.
     pub(crate) fn before_look(&self, pods: impl IntoIterator<Item = PodId>) -> BeforeLook {
         BeforeLook {
             bookmark: self.bookmark(pods),
@@ -194,8 +197,9 @@ impl Cluster {
         }
     }
 
-    /// A look at a queue was in vain, which waits for nothing that is on its way out: all is as it was before. It rests until
-    /// something changes, or time lets pods be evicted that may not be now, or others for pods whose controllers had theirs come back.
+    /// Undoes a look that was in vain, for a queue that waits for nothing that is on its way out. The queue rests until
+    /// something changes, or until time allows other evictions: of pods that may not be evicted now, or for pods whose
+    /// controllers' earlier pods came back unplaced.
     pub(crate) fn looked_in_vain(&mut self, id: QueueId, before: &BeforeLook, now: Timestamp) {
         self.turn_back(&before.bookmark);
         self.forget_stirs(before.stirs);
@@ -212,7 +216,7 @@ impl Cluster {
         in_vain.queues.insert(id);
     }
 
-    /// Nobody waits in a queue for what others could give back: that was seen without a look at them.
+    /// Notes that nobody waits in a queue for what others could give back. This was seen without a look at its pods.
     pub(crate) fn looked_for_nobody(&mut self, id: QueueId, now: Timestamp) {
         let before = self.before_look([]);
         let expected_nothing = self.expects_nothing(id);
@@ -230,8 +234,8 @@ impl Cluster {
             .is_none_or(|reclaim| reclaim.expected.is_empty())
     }
 
-    /// Since when a queue in which pods wait is to be looked at again: one of which nothing is known, from now on; none where it is not
-    /// time yet.
+    /// Returns since when a queue in which pods wait is due for a look. A queue of which nothing is known is due from now
+    /// on. Returns none where it is not time yet.
     pub(crate) fn reclaim_due_since(&mut self, id: QueueId, now: Timestamp) -> Option<Timestamp> {
         let reclaim = self.reclaims.by_queue.entry(id).or_insert_with(|| Reclaim {
             next_look: now,
@@ -240,25 +244,25 @@ impl Cluster {
         Some(reclaim.next_look).filter(|since| *since <= now)
     }
 
-    /// Whether pods may be evicted for a queue (`reclaimInterval`).
+    /// Whether pods may be evicted for a queue now (`reclaimInterval`).
     pub(crate) fn may_evict_for(&self, id: QueueId, now: Timestamp) -> bool {
         let Some(reclaim) = self.reclaims.by_queue.get(&id) else {
             return true;
         };
-        // What is further away was noted when the interval was longer.
+        // A time further away was noted when the interval was longer.
         reclaim.next_eviction <= now
             || self
                 .after_eviction(now)
                 .is_some_and(|next| reclaim.next_eviction > next)
     }
 
-    /// When pods may be evicted again for a queue for which some are evicted now.
+    /// Returns when pods may be evicted for a queue again, if some are evicted for it now.
     fn after_eviction(&self, now: Timestamp) -> Option<Timestamp> {
         let interval = SignedDuration::try_from(self.configuration.capacity.reclaim_interval).ok()?;
         now.checked_add(interval).ok()
     }
 
-    /// A queue was looked at: it gets this of what is on its way out.
+    /// Notes that a queue was looked at, and what it gets of what is on its way out.
     pub(crate) fn looked_at(&mut self, id: QueueId, expected: Expected, now: Timestamp) {
         let reclaim = self.reclaims.by_queue.entry(id).or_default();
         reclaim.next_look = now.checked_add(LOOK_INTERVAL).unwrap_or(now);
@@ -275,20 +279,22 @@ impl Cluster {
         self.give_up(&earlier.asides);
     }
 
-    /// With how many of those that wait in a queue its last look ended; none where that came to an end.
+    /// Returns how many of the queue's waiting sets the last look got through before it ran out of steps; 0 where it got
+    /// through all.
     pub(crate) fn sets_looked_at(&self, id: QueueId) -> usize {
         let reclaim = self.reclaims.by_queue.get(&id);
         reclaim.map_or(0, |reclaim| reclaim.sets_looked_at)
     }
 
-    /// The next look at a queue goes on behind so many of those that wait in it.
+    /// Notes that the next look at a queue goes on behind this many of its waiting sets.
     pub(crate) fn note_sets_looked_at(&mut self, id: QueueId, sets: usize) {
         if let Some(reclaim) = self.reclaims.by_queue.get_mut(&id) {
             reclaim.sets_looked_at = sets;
         }
     }
 
-    /// Nobody reclaims any more, or nothing waits in the queue: only when pods may be evicted for it again is remembered.
+    /// Ends the reclaim for a queue, because nobody reclaims any more or nothing waits in it. Only the time when pods may
+    /// be evicted for it again is remembered.
     pub(crate) fn end_reclaim(&mut self, id: QueueId, now: Timestamp) {
         let Some(reclaim) = self.reclaims.by_queue.get_mut(&id) else {
             return;
@@ -303,19 +309,19 @@ impl Cluster {
         self.give_up(&expected.asides);
     }
 
-    /// The queue is gone, and with it what was set aside for its pods.
+    /// Forgets a queue that is gone, and with it what was set aside for its pods.
     pub(super) fn forget_reclaim(&mut self, id: QueueId) {
         if let Some(reclaim) = self.reclaims.by_queue.remove(&id) {
             self.give_up(&reclaim.expected.asides);
         }
     }
 
-    /// The queues that others give something back for.
+    /// Returns the queues that others give something back for.
     pub(crate) fn reclaiming_queues(&self) -> Vec<QueueId> {
         self.reclaims.by_queue.keys().copied().collect()
     }
 
-    /// Whether a dimension is on its way out for somebody else than this queue and those below it.
+    /// Whether a dimension is on its way out for a queue other than this queue and the queues below it.
     pub(super) fn is_claimed_by_others(&self, id: QueueId, dimension: Dimension) -> bool {
         let mut claims = self
             .reclaims
@@ -325,7 +331,8 @@ impl Cluster {
         claims.any(|(claimant, _)| !self.ancestry(*claimant).any(|ancestor| ancestor == id))
     }
 
-    /// Whether a dimension is on its way out for pods of the same queue, of higher priority and of another group.
+    /// Whether a dimension is on its way out for pods of the same queue that have a higher priority and are of another
+    /// group.
     pub(super) fn is_claimed_by_betters(&self, shape: &Shape, dimension: Dimension) -> bool {
         let Some(reclaim) = self.reclaims.by_queue.get(&shape.queue) else {
             return false;
@@ -335,20 +342,21 @@ impl Cluster {
             && shape.group.is_none_or(|group| !groups.contains(&group))
     }
 
-    /// What a queue claims, to be looked for anew: it stands in nobody's way until it is [put back](Self::claim_again).
+    /// Takes away what a queue claims, so that it can be looked for anew. Until it is [put back](Self::claim_again), the
+    /// queue stands in nobody's way.
     pub(crate) fn lift_claim(&mut self, id: QueueId) -> BTreeMap<Dimension, i32> {
         let reclaim = self.reclaims.by_queue.get_mut(&id);
         reclaim.map_or_else(BTreeMap::new, |reclaim| std::mem::take(&mut reclaim.expected.claim))
     }
 
-    /// What it claimed before it was looked at.
+    /// Puts back what the queue claimed before it was looked at.
     pub(crate) fn claim_again(&mut self, id: QueueId, claim: BTreeMap<Dimension, i32>) {
         if let Some(reclaim) = self.reclaims.by_queue.get_mut(&id) {
             reclaim.expected.claim = claim;
         }
     }
 
-    /// Pods are being evicted for a queue.
+    /// Notes that pods are being evicted for a queue.
     pub(crate) fn begin_evictions(&mut self, id: QueueId, pods: &[PodId], now: Timestamp) {
         for pod in pods {
             self.mark_evicted(*pod, now);
@@ -360,7 +368,8 @@ impl Cluster {
         (reclaim.next_eviction, reclaim.evicted) = (next, evicted);
     }
 
-    /// What became of an eviction. One that was refused is not tried again for a while, and another one may be tried at once.
+    /// Notes what became of an eviction. A refused eviction is not tried again for a while, and the eviction of another
+    /// pod may be tried at once.
     pub fn eviction_ended(&mut self, uid: &str, outcome: EvictionOutcome, now: Timestamp) {
         let Some(id) = self.pod_with_uid(uid) else { return };
         if outcome == EvictionOutcome::Evicted {
@@ -376,14 +385,14 @@ impl Cluster {
         self.stirred += 1;
         for reclaim in self.reclaims.by_queue.values_mut() {
             reclaim.next_look = reclaim.next_look.min(now);
-            // Nobody else has had nothing by this.
+            // Only a queue for which this pod was evicted got nothing by the refusal.
             if reclaim.evicted.iter().any(|evicted| **evicted == *uid) {
                 reclaim.next_eviction = now;
             }
         }
     }
 
-    /// Whether a pod is on its way out, and what it holds will be free.
+    /// Whether a pod is on its way out, so that what it holds will be free.
     pub(crate) fn is_leaving(&self, pod: &Pod, now: Timestamp) -> bool {
         let evicted = pod
             .eviction
@@ -392,7 +401,7 @@ impl Cluster {
         evicted || self.quota_end(pod).is_some_and(|end| end > now)
     }
 
-    /// The pods that hold something and are on their way out.
+    /// Returns the pods that hold something and are on their way out.
     pub(crate) fn leaving(&self, now: Timestamp) -> Vec<PodId> {
         let holds = |pod: &Pod| pod.charge.is_some() || pod.room.is_some();
         let is_one = |(_, pod): &(PodId, &Pod)| holds(pod) && self.is_leaving(pod, now);
@@ -419,7 +428,7 @@ impl Cluster {
         }
     }
 
-    /// Counts them as there again, after [`Self::take_out`].
+    /// Counts the pods as there again, after [`Self::take_out`].
     pub(crate) fn put_back(&mut self, pods: &[PodId]) {
         for pod in pods {
             self.enter(*pod);
@@ -427,8 +436,8 @@ impl Cluster {
         }
     }
 
-    /// Counts a waiting pod as let in, to see what else would be possible. As with any that is only being let in, its group has
-    /// not started, and nobody takes it back.
+    /// Counts a waiting pod as let in, to see what else would be possible. As with any pod that is only being let in, the
+    /// pod's group has not started, and no timeout takes the pod back.
     pub(crate) fn assume_admitted(
         &mut self,
         id: PodId,
@@ -455,7 +464,7 @@ impl Cluster {
         })
     }
 
-    /// Counts it as waiting again.
+    /// Counts the pod as waiting again.
     pub(crate) fn no_longer_assume(&mut self, assumed: Assumed) {
         self.recount(assumed.pod, |pod| {
             pod.stage = assumed.stage;
@@ -469,7 +478,7 @@ impl Cluster {
         }
     }
 
-    /// The shape of a pod that waits, or is being let in.
+    /// Returns the shape of a pod that waits or is being let in.
     fn shape_of(&self, id: PodId) -> Option<Arc<Shape>> {
         let waits = self.pod(id)?.waits.as_ref()?;
         Some(Arc::clone(&waits.shape))

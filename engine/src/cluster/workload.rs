@@ -1,5 +1,5 @@
-//! One workload: a `PodGroup`, or a Job that asks for its cards in advance. Everybody reads its facts; what changes them is in
-//! [`changes`].
+//! One workload: a `PodGroup`, or a Job that asks for its cards in advance. Its facts are readable everywhere. Only the
+//! methods in [`changes`] change them.
 
 mod changes;
 mod succeeded;
@@ -25,62 +25,63 @@ use crate::reason::Reason;
 use crate::refs::{WorkloadKind, WorkloadRef};
 pub(super) use changes::Moved;
 
-/// How far a workload is, as its object says.
+/// How far a workload is, according to its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said {
     /// It waits to be let into its queue: a group that is Pending, a Job that Cardgate suspended.
     Waiting,
-    /// It is in its queue, and none of its pods has run.
+    /// The workload is in its queue, and none of its pods has run.
     Enqueued,
-    /// Pods of it run or have run.
+    /// Pods of the workload run or have run.
     Started,
-    /// It makes no pods: a group that is Completed or being deleted, a Job that has finished, is being deleted or that its user suspended.
+    /// The workload makes no pods: a group that is Completed or being deleted, or a Job that has finished, is being
+    /// deleted or was suspended by its user.
     Over,
 }
 
 /// A workload's time in its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Enqueued {
-    /// When it was let in.
+    /// When the workload was let into the queue.
     pub since: Timestamp,
     /// How often reservations of its namespace had run out in this queue by then.
     pub lapses: u32,
 }
 
-/// A write by which a workload would have been let in, and that the API server refused.
+/// A write that would have let a workload in, and that the API server refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteRefused {
-    /// How many there were by then, this one included.
+    /// How many refused writes there were by then, this one included.
     pub times: u32,
     /// Why, in the API server's words.
     pub message: Arc<str>,
-    /// Until when it stands aside for it.
+    /// Until when the workload stands aside because of the refusal.
     pub until: Timestamp,
 }
 
-/// How a workload names its queue. Where it says nothing, its namespace does.
+/// How a workload names its queue. Where it says nothing, its namespace names the queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueueNaming {
-    /// The queue that it names itself.
+    /// The queue that the workload names itself.
     pub queue: Option<Box<str>>,
-    /// The group that its pods belong to, whose queue is theirs.
+    /// The group that its pods belong to: the pods are in the queue of that group.
     pub group: Option<Box<str>>,
 }
 
 /// What a workload says of itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkloadTerms {
-    /// Tells it from one that had its name before.
+    /// Tells the workload from an earlier one of the same name.
     pub uid: Arc<str>,
-    /// When it was created.
+    /// When the workload was created.
     pub created: Timestamp,
-    /// How it names its queue.
+    /// How the workload names its queue.
     pub naming: QueueNaming,
-    /// The one that it names, or that its group, its namespace or the configuration names for it.
+    /// The queue that the workload names, or that its group, its namespace or the configuration names for it.
     pub queue: QueueId,
-    /// So many of its pods it needs at least, and of a group they are let in together; at least 1.
+    /// How many of its pods the workload needs at least; at least 1. A group's pods are let in together up to this number.
     pub min_member: usize,
-    /// So many of them of each task, by name, where it says that.
+    /// How many pods it needs of each task, by task name, where it says that.
     pub tasks: Box<[(Arc<str>, usize)]>,
     /// What it asks for as a whole before its pods exist: `minResources` and `volcano.sh/card.request`.
     pub demand: Demand,
@@ -88,44 +89,45 @@ pub struct WorkloadTerms {
     pub asks: bool,
     /// How far it is.
     pub said: Said,
-    /// Where it runs and may not for ever (`activeDeadlineSeconds`): when its pods are over at the latest.
+    /// When its pods are over at the latest, where it runs and has a time limit (`activeDeadlineSeconds`).
     pub ends: Option<Timestamp>,
-    /// The phase that it shows; none for a Job.
+    /// The phase that its object shows; none for a Job.
     pub phase: Option<Box<str>>,
-    /// Why it can't be read, where it can't.
+    /// Why the object can't be read, where it can't.
     pub problem: Option<Box<str>>,
 }
 
 impl WorkloadTerms {
-    /// The group that a Job's pods belong to: the one that its template names, else the one that Volcano's controllers make for them, where they
-    /// name its scheduler. Its queue is theirs in the first case alone.
+    /// Returns the group that a Job's pods belong to: the group that the Job's template names, else the group that
+    /// Volcano's controllers make for the pods, where the pods name Volcano's scheduler. The pods are in the group's queue
+    /// only in the first case.
     pub(super) fn group_of_pods(&self) -> Cow<'_, str> {
         let named = self.naming.group.as_deref().map(Cow::Borrowed);
         named.unwrap_or_else(|| Cow::Owned(format!("{GROUP_FOR_POD}{}", self.uid)))
     }
 
-    /// Whether it asks for something that may be kept for it.
+    /// Whether the workload asks for something that may be kept for it.
     pub(super) fn may_be_kept(&self) -> bool {
         self.asks && self.problem.is_none() && self.said != Said::Over
     }
 }
 
-/// A pod that was let in: when it was created, its unique id, its place in the table.
+/// A pod that was let in: its creation time, its unique id, its place in the table.
 pub(super) type Member = (Timestamp, Arc<str>, PodId);
 
 /// A phase that a group is shown in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// It waits to be let into its queue.
+    /// The group waits to be let into its queue.
     Pending,
-    /// It is in its queue: its pods may be made, and wait for each other.
+    /// The group is in its queue: its pods may be made, and wait for each other.
     Inqueue,
-    /// Enough of its pods are on their nodes.
+    /// Enough of the group's pods are on their nodes.
     Running,
 }
 
 impl Phase {
-    /// As `status.phase` has it.
+    /// Returns the phase as `status.phase` has it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "Pending",
@@ -134,7 +136,7 @@ impl Phase {
         }
     }
 
-    /// The phase that is called so.
+    /// Returns the phase with this name.
     fn from_word(word: &str) -> Option<Self> {
         let all = [Self::Pending, Self::Inqueue, Self::Running];
         all.into_iter().find(|phase| phase.as_str() == word)
@@ -148,11 +150,11 @@ pub enum Step {
     Enqueue,
     /// Its first pods can't be let in together.
     Together,
-    /// No way to let its first pods in together was found before the search was given up.
+    /// The search gave up before it found a way to let its first pods in together.
     GivenUp,
 }
 
-/// One workload. Its facts are changed by its own verbs alone.
+/// One workload. Only its own methods change its facts.
 #[derive(Debug)]
 pub struct Workload(Facts);
 
@@ -164,75 +166,77 @@ impl Deref for Workload {
     }
 }
 
-/// What there is to know of a workload.
+/// What is known of a workload.
 #[derive(Debug)]
 pub struct Facts {
     /// What kind of object it is.
     pub kind: WorkloadKind,
-    /// Where it is, and its pods.
+    /// The namespace of the workload and its pods.
     pub namespace: Arc<str>,
-    /// As its namespace has it once for its kind.
+    /// The name, unique in the namespace for the kind.
     pub name: Arc<str>,
-    /// What it says of itself; nothing while pods name a group that is not there.
+    /// What the workload says of itself; none while pods name a group that is not there.
     pub terms: Option<WorkloadTerms>,
-    /// Since when it is in its queue, where it was decided that it is: for what it asks now, in the queue that it names now.
+    /// Since when the workload is in its queue, where Cardgate decided that it is. The decision is for what it asks for
+    /// now, in the queue that it names now.
     pub(super) enqueued: Option<Enqueued>,
     /// Since when it has asked for this, in this queue.
     pub(super) waits_since: Timestamp,
     /// The queue in whose line it stands.
     pub(super) in_line: Option<QueueId>,
-    /// Of a group: the Jobs whose pods belong to it.
+    /// For a group: the Jobs whose pods belong to it.
     pub(super) jobs: BTreeSet<WorkloadId>,
-    /// Those of them for which something is kept.
+    /// Those of these Jobs for which something is kept.
     pub(super) jobs_kept: BTreeSet<WorkloadId>,
     /// How often reservations of its namespace in this queue ran out unused.
     pub(super) lapses: u32,
-    /// Whether a pod of it has taken over from what it asks for as a whole.
+    /// Whether one of its pods has taken over from what it asks for as a whole.
     pub(super) ran: bool,
-    /// Its pods that hold quota, up to the minimum, first to come first.
+    /// Its pods that hold quota, up to the minimum, the earliest first.
     pub(super) core: BTreeSet<Member>,
-    /// Those beyond the minimum.
+    /// Its pods that hold quota beyond the minimum.
     pub(super) extra: BTreeSet<Member>,
-    /// What all of those hold.
+    /// What all its pods that hold quota hold.
     pub(super) held: Totals,
-    /// What they held when there were as many of them as it needs last; none where they were never seen so.
+    /// What they held when there were last as many of them as the workload needs; none where that was never seen.
     pub(super) whole: Option<Totals>,
-    /// Since when there have been fewer of them than it needs, though some.
+    /// Since when some of its pods hold quota, but fewer than it needs.
     pub(super) torn_since: Option<Timestamp>,
     /// How many of its pods that hold quota there are of each task.
     pub(super) of_tasks: BTreeMap<Arc<str>, usize>,
     /// Its pods that have succeeded.
     succeeded: Succeeded,
-    /// Its pods that name no queue and were read before it: theirs is whoever's it would be without it, until it is there.
+    /// Its pods that name no queue and were read before it. Until it is there, their queue is the one that they would have
+    /// without it.
     pub(super) without_queue: BTreeSet<PodId>,
-    /// Its pods that wait in line, first to go first.
+    /// Its pods that wait in line, in the order in which they go.
     pub line: BTreeSet<(Reverse<i32>, Place)>,
     /// How many pods name it, in whatever stage.
     pub(super) named: usize,
     /// What its queue keeps for it.
     pub(super) reserved: Option<(QueueId, Demand)>,
-    /// What of that its queue was last found to take, since it is in its queue.
+    /// What its queue was last found to take for it, since it is in its queue.
     pub(super) checked: Option<Demand>,
     /// Whether what was kept for it last was not used in time.
     pub(super) was_kept_in_vain: bool,
-    /// The last verdict, where it was a refusal, and of what.
+    /// The last verdict, where it was a refusal: what was refused, and why.
     pub refused: Option<(Step, Refused)>,
     /// The reason it was told last.
     pub told: Option<Reason>,
     /// What it was made to show last: its phase, and why it is not further.
     pub shown: Option<(Phase, Option<Reason>)>,
-    /// Where resuming it was refused, or reservations of its namespace ran out: when it is tried again.
+    /// When it is tried again, where resuming it was refused or reservations of its namespace ran out.
     pub(super) aside_until: Option<Timestamp>,
-    /// The last time that the API server refused to let it in, since it says this.
+    /// The last time that the API server refused to let it in, since it says what it says now.
     pub write_refused: Option<WriteRefused>,
-    /// Rises whenever its refused pods could now be let in as far as it is concerned.
+    /// Rises whenever its refused pods could now be let in as far as the workload is concerned.
     pub version: u64,
     pub(super) arrival: u64,
     pub(super) epoch: u64,
 }
 
 impl Facts {
-    /// Which workload it is, for those who act on it or report about it.
+    /// Returns which workload it is, for callers that act on it or report about it.
     pub(crate) fn to_ref(&self, terms: &WorkloadTerms) -> WorkloadRef {
         WorkloadRef {
             kind: self.kind,
@@ -242,22 +246,22 @@ impl Facts {
         }
     }
 
-    /// How many of its pods are let in together.
+    /// Returns how many of its pods are let in together.
     pub fn min_member(&self) -> usize {
         self.terms.as_ref().map_or(1, |terms| terms.min_member)
     }
 
-    /// How many of its pods hold quota; those that are being deleted do not count.
+    /// Returns how many of its pods hold quota. Pods that are being deleted do not count.
     pub fn admitted(&self) -> usize {
         self.core.len() + self.extra.len()
     }
 
-    /// What its pods hold, and what they held when there were as many of them as it needs last.
+    /// Returns what its pods hold, and what they held when there were last as many of them as it needs.
     pub(crate) fn held(&self) -> (&Totals, Option<&Totals>) {
         (&self.held, self.whole.as_ref())
     }
 
-    /// Since when fewer of its pods hold quota than it needs, though some do.
+    /// Returns since when fewer of its pods hold quota than it needs, though some do.
     pub(crate) fn torn_since(&self) -> Option<Timestamp> {
         self.torn_since
     }
@@ -267,30 +271,31 @@ impl Facts {
         self.admitted() > 0 && self.missing() > 0
     }
 
-    /// Whether as many of its pods hold quota as it needs. Of what is no group at the moment, and was not torn as one, that is whatever
-    /// is left: who deletes pods while there is none has no more when it is made anew. But of one that nobody has seen whole that is not known.
+    /// Whether as many of its pods hold quota as it needs. While its object does not exist, and it was not torn before,
+    /// whatever pods are left count as whole: pods deleted meanwhile then give it no claim when it is made anew. This does
+    /// not apply to a group that was never seen whole.
     pub(super) fn is_whole(&self) -> bool {
         let may_be = self.terms.is_some() || self.torn_since.is_none() && self.whole.is_some();
         may_be && self.admitted() > 0 && self.missing() == 0
     }
 
-    /// Whether what is noted of both is so.
+    /// Whether what is noted about being whole and being torn is up to date.
     pub(super) fn is_measured(&self) -> bool {
         let is_noted = !self.is_whole() || self.whole.as_ref() == Some(&self.held);
         is_noted && (self.is_torn() == self.torn_since.is_some() || self.terms.is_none())
     }
 
-    /// Its pods that hold quota.
+    /// Returns its pods that hold quota.
     pub fn members(&self) -> impl Iterator<Item = PodId> + '_ {
         self.core.iter().chain(&self.extra).map(|member| member.2)
     }
 
-    /// How many of its pods have succeeded, and count as if they were still there.
+    /// Returns how many of its pods have succeeded. They count as if they were still there.
     pub fn succeeded(&self) -> usize {
         self.succeeded.count()
     }
 
-    /// How many of its pods count toward the minimum of each task that it names, in the order of those.
+    /// Returns how many of its pods count toward the minimum of each task that it names, in the order of these tasks.
     fn counts_of_tasks(&self) -> Vec<usize> {
         let tasks = self.terms.iter().flat_map(|terms| terms.tasks.iter());
         let count =
@@ -298,7 +303,7 @@ impl Facts {
         tasks.map(|(task, _)| count(task)).collect()
     }
 
-    /// How many pods are to be let in together before others follow one by one.
+    /// Returns how many pods are to be let in together before others follow one by one.
     pub fn missing(&self) -> usize {
         if self.terms.as_ref().is_some_and(|terms| !terms.tasks.is_empty()) {
             return self.lacking().count();
@@ -306,7 +311,7 @@ impl Facts {
         self.min_member().saturating_sub(self.admitted() + self.succeeded())
     }
 
-    /// Which pods are to be let in together before others follow one by one.
+    /// Returns which pods are to be let in together before others follow one by one.
     pub fn lacking(&self) -> Lacking {
         let tasks = self.terms.iter().flat_map(|terms| terms.tasks.iter());
         let missing = tasks.zip(self.counts_of_tasks()).filter_map(|((task, least), count)| {
@@ -317,12 +322,12 @@ impl Facts {
         Lacking::new(in_all, missing.collect())
     }
 
-    /// Whether some of its pods are of use together alone: it needs several, or some of certain tasks.
+    /// Whether some of its pods are of use only together: it needs several pods, or some pods of certain tasks.
     pub fn is_gang(&self) -> bool {
         self.min_member() > 1 || self.terms.as_ref().is_some_and(|terms| !terms.tasks.is_empty())
     }
 
-    /// How many of its pods that hold quota there are beyond its minimum, in all, and of each task of that.
+    /// Returns how many of its pods that hold quota are beyond its minimum: in all, and for each task.
     pub fn surplus(&self) -> (usize, Vec<(Arc<str>, usize)>) {
         let tasks = self.terms.iter().flat_map(|terms| terms.tasks.iter());
         let of_task =
@@ -334,7 +339,7 @@ impl Facts {
         )
     }
 
-    /// Whether pods of it have taken over: what it asks for as a whole has no effect any more.
+    /// Whether its pods have taken over, so that what it asks for as a whole has no effect any more.
     pub fn is_started(&self) -> bool {
         let said = self.terms.as_ref().map(|terms| terms.said);
         self.ran || self.admitted() > 0 || self.succeeded() > 0 || said == Some(Said::Started)
@@ -346,7 +351,7 @@ impl Facts {
         self.kind == WorkloadKind::Job && said.is_some_and(|said| said != Said::Waiting)
     }
 
-    /// How many pods name it that neither hold quota nor stand in line, and have not succeeded.
+    /// Returns how many pods name it and neither hold quota, nor stand in line, nor have succeeded.
     pub(crate) fn kept_out(&self) -> usize {
         let known = self.admitted() + self.succeeded() + self.line.len() + self.jobs.len();
         self.named.saturating_sub(known)
@@ -358,40 +363,42 @@ impl Facts {
         terms.is_some_and(|terms| terms.naming.group.is_none())
     }
 
-    /// Whether it is in its queue. What its object says of that is not asked: whoever may change the object could say so.
+    /// Whether it is in its queue. What its object says about that does not count: anybody who may change the object could
+    /// say so.
     pub fn is_enqueued(&self) -> bool {
         self.enqueued.is_some()
     }
 
-    /// Whether it was refused for its pods, of which none waits any more: nobody looks at it again until another one does, and what they
-    /// asked for it does not ask for.
+    /// Whether it was refused for its pods, and none of these waits any more. Nobody looks at it again until another pod
+    /// waits, and it does not itself ask for what the pods asked for.
     pub(super) fn is_refused_for_nobody(&self) -> bool {
         let waits_itself = self.in_line.is_some() || self.aside_until.is_some();
         self.refused.is_some() && self.line.is_empty() && !waits_itself
     }
 
-    /// Until when it stands aside.
+    /// Returns until when it stands aside.
     pub fn aside_until(&self) -> Option<Timestamp> {
         self.aside_until
     }
 
-    /// What its queue keeps for it.
+    /// Returns what its queue keeps for it.
     pub fn reserved(&self) -> Option<&Demand> {
         self.reservation().map(|(_, demand)| demand)
     }
 
-    /// The same, and in which queue.
+    /// Returns what is kept for it, and in which queue.
     pub(super) fn reservation(&self) -> Option<(QueueId, &Demand)> {
         self.reserved.as_ref().map(|(queue, demand)| (*queue, demand))
     }
 
-    /// Whether what was kept for it last was not used in time; not so of one that stands aside for another one of its namespace.
+    /// Whether what was kept for it last was not used in time. This is false for a workload that stands aside because of
+    /// another workload of its namespace.
     pub(crate) fn was_kept_in_vain(&self) -> bool {
         self.was_kept_in_vain
     }
 
-    /// Whether its queue was not asked yet whether it takes as much of anything. Its cards are those that it asks for; beside them, resources
-    /// count or not.
+    /// Whether `demand` asks for more of some resource than its queue was last found to take. Cards are not compared,
+    /// since they are always the cards that it asks for; beside them, resources may count or not.
     pub(super) fn was_checked_for_less_than(&self, demand: &Demand) -> bool {
         let mut resources = demand.resources.iter();
         self.checked
@@ -399,22 +406,22 @@ impl Facts {
             .is_none_or(|checked| resources.any(|(dimension, amount)| amount > checked.resources.get(dimension)))
     }
 
-    /// The priority of the first of its pods that wait.
+    /// Returns the priority of the first of its waiting pods.
     pub fn priority(&self) -> i32 {
         self.line.first().map_or(0, |(Reverse(priority), _)| *priority)
     }
 
-    /// As the pods name it that it makes.
+    /// Returns the workload as its pods name it as their controller.
     pub(crate) fn controller(&self) -> Controller {
         Controller::new(&self.namespace, self.kind.as_str(), &self.name)
     }
 
-    /// Its turn among what waits: its priority, and its place among those of the same.
+    /// Returns its turn among what waits: its priority, and its place among workloads of the same priority.
     pub(crate) fn turn(&self) -> Turn {
         (Reverse(self.priority()), self.place())
     }
 
-    /// Its place among what waits.
+    /// Returns its place among what waits.
     pub fn place(&self) -> Place {
         Place {
             returns: self.lapses,
