@@ -1,5 +1,5 @@
-//! What is set aside for pods that others are evicted for: it counts as taken for everybody else until they are let in or no
-//! longer wait.
+//! What is set aside for pods that other pods are evicted for. It counts as taken for everybody else until the pods that
+//! it is for are let in or no longer wait.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -21,47 +21,49 @@ use crate::steps::Steps;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetAside {
     uid: Arc<str>,
-    /// The queue that others were looked at for: of a gang in several the first one.
+    /// The queue whose look set this aside. For a gang in several queues this is the first of them.
     pub(crate) looked_for: QueueId,
-    /// What tells who may have it.
+    /// The shape of the pod, which tells what other pods may have it.
     pub(crate) shape: Arc<Shape>,
-    /// The cards that it is charged for.
+    /// The cards that the pod is charged for.
     alternative: Option<Alternative>,
-    /// Of its queue and those above.
+    /// What is set aside of the pod's queue and of the queues above it.
     pub(super) charge: Charge,
-    /// Of the node that it is expected on.
+    /// What is set aside of the node that the pod is expected on.
     pub(super) room: Option<RoomAside>,
-    /// Whether others were evicted for it: these would have gone in vain, were anything of it taken meanwhile.
+    /// Whether other pods were evicted for it. Those would have been evicted in vain if anything of it were taken
+    /// meanwhile.
     pub(super) is_by_eviction: bool,
-    /// The dimensions of which its queue, or a queue above it, gets more than it deserves by it, beside what others were evicted for: pods of other
-    /// queues that deserve these go before.
+    /// The dimensions of which its queue, or a queue above it, gets more than it deserves, beside what other pods were
+    /// evicted for. Pods of other queues that deserve these dimensions go before.
     pub(crate) borrowed: BTreeSet<Dimension>,
 }
 
 /// What is set aside of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RoomAside {
-    /// By name: nodes may go meanwhile.
+    /// The node, by name, since nodes may go meanwhile.
     pub(super) node: Arc<str>,
     /// What the pod requests.
     request: Arc<Amounts>,
-    /// The cards of its containers, of those that it shares.
+    /// The cards of the pod's containers, of the cards that the pod shares.
     gpus: Option<CardLists>,
-    /// What others have to leave to it: of shares of cards all that there are, as it may be free on one card alone, unless there is room already.
+    /// What others have to leave to the pod. For shares of cards this is all that the node has, as they may be free on one
+    /// card only, unless there is room already.
     kept: Amounts,
-    /// Whether the devices that it claims are kept from others as well: whoever claims them in so many ways that it can't be said whether there
-    /// are any keeps nobody off the node.
+    /// Whether the devices that the pod claims are kept from others as well. They are not where the pod claims devices in
+    /// so many ways that it can't be said whether there are any: such a pod keeps nobody off the node.
     pub(super) keeps_devices: bool,
 }
 
 impl RoomAside {
-    /// What counts as taken for who was `judged_beside` the pod, and for everybody else.
+    /// Returns what counts as taken: for a pod that was `judged_beside` this pod, or for everybody else.
     pub(super) fn held(&self, judged_beside: bool) -> &Amounts {
         if judged_beside { &self.request } else { &self.kept }
     }
 }
 
-/// What is set aside for all pods of a look: of queues, as a gang may be in several, and of nodes by name.
+/// What is set aside for all pods of a look: by queue, as a gang may be in several queues, and by node name.
 struct SumsAside<'a> {
     charged: BTreeMap<QueueId, Totals>,
     on_nodes: BTreeMap<&'a str, Totals>,
@@ -83,10 +85,10 @@ impl<'a> SumsAside<'a> {
     }
 }
 
-/// What pods on their way out give back, that queues wait for: summed up, as there may be thousands of them.
+/// What pods on their way out give back that queues wait for. It is summed up, as there may be thousands of such pods.
 #[derive(Debug, Default)]
 pub(crate) struct Awaited {
-    /// By the queue that waits for it.
+    /// What is given back, by the queue that waits for it.
     pub(super) by_queue: BTreeMap<QueueId, GivenBack>,
     /// Those of the pods that have claims.
     pub(super) claiming: Arc<HashSet<PodId>>,
@@ -105,61 +107,61 @@ pub(super) struct GivenBack {
 #[derive(Debug, Default)]
 pub(super) struct OfNode {
     pub(super) used: Totals,
-    /// What of that counts against its quota for pods without GPU.
+    /// The part of `used` that counts against the node's quota for pods without GPU.
     pub(super) without_gpu: Totals,
 }
 
 impl SetAside {
-    /// The pod, by uid.
+    /// Returns the UID of the pod.
     pub(super) fn uid(&self) -> &str {
         &self.uid
     }
 
-    /// The node that it is expected on.
+    /// Returns the node that the pod is expected on.
     pub(crate) fn node(&self) -> Option<&Arc<str>> {
         self.room.as_ref().map(|room| &room.node)
     }
 
-    /// The cards that it is charged for.
+    /// Returns the cards that the pod is charged for.
     pub(crate) fn alternative(&self) -> Option<&Alternative> {
         self.alternative.as_ref()
     }
 
-    /// The cards of its containers on that node, of those that it shares.
+    /// Returns the cards of the pod's containers on that node, of the cards that the pod shares.
     pub(crate) fn gpus(&self) -> Option<CardLists> {
         self.room.as_ref()?.gpus.clone()
     }
 
-    /// Whether others were evicted for it.
+    /// Whether other pods were evicted for it.
     pub(crate) fn is_by_eviction(&self) -> bool {
         self.is_by_eviction
     }
 
-    /// Whether pods of this shape may have it in their turn: those like the one that it is for, those of its group, and those that stand before
-    /// it in its queue.
+    /// Whether pods of this shape may have it in their turn: pods like the one that it is for, pods of the same group, and
+    /// pods that go before it in its queue.
     pub(crate) fn is_for(&self, shape: &Shape) -> bool {
         let own = &*self.shape;
         self.is_behind(shape) || own == shape || (own.group.is_some() && own.group == shape.group)
     }
 
-    /// Whether pods of this shape go before the one that it is for, in its queue.
+    /// Whether pods of this shape go before the pod that it is for, in the same queue.
     fn is_behind(&self, shape: &Shape) -> bool {
         self.shape.queue == shape.queue && self.shape.priority < shape.priority
     }
 
-    /// The node that it is expected on, where nobody was evicted for it.
+    /// Returns the node that the pod is expected on, where nobody was evicted for the pod.
     pub(crate) fn node_of_unevicted(&self) -> Option<&Arc<str>> {
         self.node().filter(|_| !self.is_by_eviction)
     }
 
-    /// Others have to leave no more of its node than it requests.
+    /// Reduces what others have to leave of the node to what the pod requests.
     pub(crate) fn keep_what_it_requests(&mut self) {
         if let Some(room) = &mut self.room {
             room.kept = Amounts::clone(&room.request);
         }
     }
 
-    /// The dimensions of it.
+    /// Returns the dimensions of what is set aside.
     pub(super) fn dimensions(&self) -> impl Iterator<Item = Dimension> + '_ {
         let of_room = self.room.iter().flat_map(|room| room.request.iter());
         self.charge
@@ -171,8 +173,8 @@ impl SetAside {
 }
 
 impl Cluster {
-    /// What a pod that is assumed to be let in would have, to be set aside for it: what it is charged, and on its node what it
-    /// requests, of these dimensions all that the node has.
+    /// Returns what would be set aside for a pod that is assumed to be let in: what the pod is charged, and on its node
+    /// what it requests. Of the dimensions that `whole` chooses, others have to leave all that the node has.
     pub(crate) fn to_set_aside(
         &self,
         id: PodId,
@@ -213,9 +215,11 @@ impl Cluster {
         })
     }
 
-    /// The dimensions that others have to leave to pods of a queue for which this is set aside, with the highest priority of those: what these lack
-    /// as things are. For whom others were evicted it is all that they are charged, or those would have gone in vain, as others would have used
-    /// up by then what the queue deserves; but for CPU and memory of which there is enough.
+    /// Returns the dimensions that others have to leave to the pods of a queue for which this is set aside, each with the
+    /// highest priority of these pods. These are the dimensions that the pods lack as things are. For pods that others
+    /// were evicted for, they are all dimensions that the pods are charged, except CPU and memory of which there is
+    /// enough: otherwise others would by then have used up what the queue deserves, and the evictions would have been in
+    /// vain.
     pub(crate) fn claim_of(&self, queue: QueueId, asides: &[SetAside]) -> BTreeMap<Dimension, i32> {
         let sums = SumsAside::of(asides);
         let charged = sums.charged.values().flat_map(Totals::iter);
@@ -236,7 +240,8 @@ impl Cluster {
         claims.collect()
     }
 
-    /// Whether queues and all above them have enough of a dimension for what is set aside, as things are, and so have the nodes.
+    /// Whether the queues and all queues above them, and also the nodes, have enough of a dimension for what is set aside,
+    /// as things are.
     fn has_enough_for(&self, dimension: Dimension, sums: &SumsAside<'_>) -> bool {
         let has_quota = |(queue, charged): (&QueueId, &Totals)| {
             let asked = i64::try_from(charged.get(dimension)).unwrap_or(i64::MAX);
@@ -252,8 +257,9 @@ impl Cluster {
         sums.charged.iter().all(has_quota) && !sums.on_nodes.iter().any(lacks)
     }
 
-    /// Whether of a dimension that there is enough of nobody need leave anything to whom others were evicted for: of CPU and memory, where no
-    /// level says what it deserves of these, and no GPU node how much of them pods without GPU may have.
+    /// Whether a dimension of which there is enough need not be left to pods that others were evicted for. This holds for
+    /// CPU and memory, where no level says what it deserves of these and no GPU node limits how much of them pods without
+    /// GPU may have.
     fn may_be_left(&self, queue: QueueId, dimension: Dimension, asides: &[SetAside]) -> bool {
         let is_deserved = |level| self.deserved_by_spec(level, dimension).is_some();
         [ResourceId::CPU, ResourceId::MEMORY]
@@ -263,20 +269,20 @@ impl Cluster {
             && !asides.iter().any(|aside| aside.shape.cross_quota.is_some())
     }
 
-    /// What is set aside for pods that still wait, but for what a look at one queue has set aside.
+    /// Returns what is set aside for pods that still wait, except what a look at the queue `but` has set aside.
     pub(crate) fn set_aside(&self, but: Option<QueueId>) -> Vec<SetAside> {
         let others = self.reclaims.asides().filter(|aside| Some(aside.looked_for) != but);
         others.filter(|aside| self.still_waits(aside)).cloned().collect()
     }
 
-    /// What the last look at a queue has set aside, by the pods that it is for.
+    /// Returns what the last look at a queue has set aside, by the pods that it is for.
     pub(crate) fn asides_of(&self, queue: QueueId) -> BTreeMap<PodId, SetAside> {
         let own = self.reclaims.asides().filter(|aside| aside.looked_for == queue);
         own.filter_map(|aside| Some((self.pod_with_uid(&aside.uid)?, aside.clone())))
             .collect()
     }
 
-    /// What is still on its way out, of what it is to come from.
+    /// Returns what is still on its way out, of what queues wait for.
     pub(crate) fn awaited(&self, now: Timestamp) -> Awaited {
         let (mut by_queue, mut claiming) = (BTreeMap::<_, GivenBack>::new(), HashSet::new());
         for (queue, awaited) in self.reclaims.awaited() {
@@ -305,13 +311,13 @@ impl Cluster {
         }
     }
 
-    /// The pods, by uid, that other queues than this wait for to be gone.
+    /// Returns the pods, by uid, that queues other than this one wait for to be gone.
     pub(crate) fn awaited_by_others(&self, queue: QueueId) -> HashSet<Arc<str>> {
         let others = self.reclaims.awaited().filter(|(other, _)| *other != queue);
         others.flat_map(|(_, awaited)| awaited.iter().cloned()).collect()
     }
 
-    /// For how many pods something is set aside.
+    /// Returns for how many pods something is set aside.
     pub(crate) fn count_asides(&self) -> usize {
         self.reclaims.count_asides()
     }
@@ -326,7 +332,7 @@ impl Cluster {
         self.reclaims.asides().any(|aside| aside.shape.group == Some(group))
     }
 
-    /// Whether others were evicted for this pod, or for one that it goes before in its queue.
+    /// Whether others were evicted for this pod, or for a pod that it goes before in its queue.
     pub(crate) fn was_evicted_for(&self, id: PodId, shape: &Shape) -> bool {
         let uid = self.pod(id).map(|pod| &pod.uid);
         let asides = self.reclaims.asides().filter(|aside| aside.is_by_eviction);
@@ -334,9 +340,11 @@ impl Cluster {
         own.any(|aside| self.still_waits(aside))
     }
 
-    /// Marks of what is to be set aside what others are evicted for: for `evicted_for` now, or before for the same pods. Who gets nothing any more is
-    /// followed by one that goes before it in its queue; and of `groups`, whose pods get in together, others went for all, or for none. Of another
-    /// group each pod stands for itself: one for which somebody went would else keep room for all that name it.
+    /// Marks, in what is to be set aside, what others are evicted for: now, for the pods in `evicted_for`, or earlier, for
+    /// the same pods. A marked pod that gets nothing any more hands its mark on to a pod that goes before it in its queue.
+    /// For the gangs in `groups`, whose pods get in together, others were evicted for all pods or for none. In any other
+    /// group each pod stands for itself: otherwise one pod that somebody was evicted for would keep room for all pods that
+    /// name the group.
     pub(crate) fn mark_those_evicted_for(
         &self,
         asides: &mut [SetAside],
@@ -367,7 +375,7 @@ impl Cluster {
         }
     }
 
-    /// The nodes of which something is set aside for others than pods of this shape.
+    /// Returns the nodes of which something is set aside for pods of other shapes, which pods of this shape may not have.
     pub(crate) fn nodes_set_aside_for_others(&self, shape: &Shape) -> BTreeSet<NodeId> {
         let asides = self.reclaims.asides().filter(|aside| !aside.is_for(shape));
         let nodes = asides
@@ -376,7 +384,7 @@ impl Cluster {
         nodes.collect()
     }
 
-    /// Whether a pod still waits that something is set aside for, and asks for what it did.
+    /// Whether the pod that something is set aside for still waits, and asks for what it asked for then.
     pub(crate) fn still_waits(&self, aside: &SetAside) -> bool {
         let pod = self.pod_with_uid(&aside.uid).and_then(|id| self.pod(id));
         let waits = pod
@@ -385,7 +393,7 @@ impl Cluster {
         waits.is_some_and(|waits| waits.aside_until.is_none() && waits.shape == aside.shape)
     }
 
-    /// Nothing is set aside for these any more: whoever it stood in the way of is judged anew.
+    /// Gives up what was set aside. Pods that it stood in the way of are judged anew.
     pub(super) fn give_up(&mut self, asides: &[SetAside]) {
         if !asides.is_empty() {
             self.top.rose();

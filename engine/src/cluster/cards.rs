@@ -1,4 +1,4 @@
-//! Card names found in the cluster: which resource each stands for, and which nodes have it.
+//! Card names found in the cluster: which resource each name stands for, and which nodes have the card.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub struct Meaning {
     pub labels: Vec<(String, String)>,
 }
 
-/// How many of a card there are on the nodes that count it by the same resource.
+/// How many of a card there are, over the nodes that count it by the same resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// How many nodes have it.
@@ -35,14 +35,14 @@ pub struct Tally {
     pub total: i128,
     /// How many pods hold.
     pub used: i128,
-    /// How many new pods could get: none of those on nodes that are cordoned or not ready.
+    /// How many new pods could get. Cards on nodes that are cordoned or not ready are not included.
     pub free: i128,
-    /// How many pods hold for which no queue is charged.
+    /// How many are held by pods for which no queue is charged.
     pub unaccounted: i128,
 }
 
 impl Tally {
-    /// What one node has of one of its cards.
+    /// Returns what one node has of one of its cards.
     fn of(node: &Node, offer: &Offer, card: &NodeCard) -> Self {
         let (total, (used, free)) = (i128::from(card.found.count), node.use_of(card));
         Self {
@@ -75,14 +75,14 @@ impl Tally {
     }
 }
 
-/// Two nodes that count a card by different resources.
+/// A disagreement between two nodes that count a card by different resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conflict {
-    /// The first node by name that has the card: it decides.
+    /// The first node by name that has the card. It decides.
     pub first: NodeId,
-    /// The next one by name that counts it by another resource.
+    /// The next node by name that counts the card by another resource.
     pub other: NodeId,
-    /// What pods request it as.
+    /// The resource by which that other node counts the card.
     pub resource: ResourceId,
 }
 
@@ -92,26 +92,27 @@ type Labelled = (ResourceId, Vec<(String, String)>);
 /// What the nodes that have a card say of it together.
 #[derive(Debug, Default)]
 pub struct Card {
-    /// What it stands for on the first node by name that has it. It outlasts the last node, so that pods that still run
-    /// there keep their charge.
+    /// What the card stands for on the first node by name that has it. This outlasts the last node, so that pods that
+    /// still run there keep their charge.
     pub meaning: Option<Meaning>,
-    /// The nodes that have it, by name; also those that mean another resource by it.
+    /// The nodes that have the card, by name. Nodes that mean another resource by it are included.
     pub nodes: NodeOrder,
-    /// Those of them where it is handed out by a device plugin, and nobody can claim it.
+    /// The nodes where a device plugin hands the card out, and nobody can claim it.
     pub by_plugin: NodeOrder,
-    /// By which resource and labels nodes have it, and how many nodes by each: cards of one name may differ in labels, since memory is rounded.
+    /// By which resource and labels nodes have the card, and how many nodes by each. Cards of one name may differ in
+    /// labels, since memory is rounded.
     labelled: BTreeMap<Labelled, usize>,
-    /// How many there are, by the resource that nodes count it by; more than one resource is a conflict.
+    /// How many there are, by the resource that nodes count the card by. More than one resource is a conflict.
     pub tallies: BTreeMap<ResourceId, Tally>,
     /// The conflict, where there is one.
     pub conflict: Option<Conflict>,
-    /// Where the search for a node goes on, so that equal pods spread over the nodes.
+    /// Where the next search for a node goes on, so that equal pods spread over the nodes.
     pub cursor: usize,
 }
 
 impl Card {
-    /// Whether a pod of these constraints may select any of the nodes that have it, by its labels; of one that no node has now, by those that it
-    /// had last.
+    /// Whether a pod with these constraints may select, by labels, any of the nodes that have the card. For a card that no
+    /// node has now, the labels count that its nodes had last.
     pub(crate) fn may_be_selected(&self, constraints: &NodeConstraints) -> bool {
         let Some(meaning) = &self.meaning else { return true };
         let there = self.labelled.keys();
@@ -126,20 +127,20 @@ impl Card {
 /// The card names that nodes have, or had.
 #[derive(Debug, Default)]
 pub(super) struct Cards {
-    /// Each in the place of its number.
+    /// The cards, each at the index that is its number.
     known: Vec<Card>,
     /// The resources by which nodes have been found to have cards.
     resources: BTreeSet<ResourceId>,
-    /// Where the search for a node goes on for pods that name no card.
+    /// Where the next search for a node goes on, for pods that name no card.
     cursor: usize,
 }
 
-/// Where searches for nodes go on.
+/// Where the next searches for nodes go on.
 #[derive(Debug)]
 pub(crate) struct Cursors {
     /// For pods with each card, by number.
     of_cards: Vec<usize>,
-    /// For those that name none.
+    /// For pods that name no card.
     without_card: usize,
 }
 
@@ -149,12 +150,12 @@ impl Cards {
         self.resources.contains(&resource)
     }
 
-    /// All of them, by number.
+    /// Returns all cards, by number.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Card> {
         self.known.iter()
     }
 
-    /// Nobody uses these names any more, nor those with so high a number.
+    /// Forgets card names that nobody uses any more, and all names from this number on.
     pub(super) fn forget(&mut self, unused: Vec<CardId>, numbers: usize) {
         for card in unused {
             if let Some(known) = self.known.get_mut(card.index()) {
@@ -173,17 +174,17 @@ impl Cards {
 }
 
 impl Cluster {
-    /// What is known of a card name.
+    /// Returns what is known of a card name.
     pub fn card(&self, id: CardId) -> Option<&Card> {
         self.cards.known.get(id.index())
     }
 
-    /// The names of the cards that nodes have now, in order.
+    /// Returns the names of the cards that nodes have now, in order.
     pub fn cards_of_nodes(&self) -> Vec<&str> {
         self.cards_counted_by(|_| true)
     }
 
-    /// The names of the cards that nodes have now, of the resources that `wanted` chooses, in order.
+    /// Returns the names of the cards that nodes have now, of the resources that `wanted` chooses, in order.
     pub(crate) fn cards_counted_by(&self, wanted: impl Fn(ResourceId) -> bool) -> Vec<&str> {
         let is_there = |card: &Card| {
             let meaning = card.meaning.as_ref().filter(|_| !card.nodes.is_empty());
@@ -195,24 +196,24 @@ impl Cluster {
         names
     }
 
-    /// The resources by which nodes are found to have cards, also those of nodes that are gone.
+    /// Returns the resources by which nodes were found to have cards, including resources of nodes that are gone.
     pub fn resources_of_cards(&self) -> BTreeSet<&str> {
         let resources = self.cards.resources.iter();
         let resources = resources.map(|resource| self.names.resource_name(*resource));
         resources.chain(self.claimed.provided()).collect()
     }
 
-    /// The resource that a card name stands for; none where no node ever had the card.
+    /// Returns the resource that a card name stands for; none where no node ever had the card.
     pub fn resource_of(&self, id: CardId) -> Option<ResourceId> {
         Some(self.card(id)?.meaning.as_ref()?.resource)
     }
 
-    /// Where the search for a node goes on, for pods with this card or without any.
+    /// Returns where the next search for a node goes on, for pods with this card or without any card.
     pub(crate) fn cursor(&self, card: Option<CardId>) -> usize {
         card.map_or(self.cards.cursor, |card| self.card(card).map_or(0, |card| card.cursor))
     }
 
-    /// Where the search for a node is to go on.
+    /// Sets where the next search for a node goes on.
     pub(crate) fn set_cursor(&mut self, card: Option<CardId>, place: usize) {
         match card {
             Some(card) => self.cards.get_mut(card).cursor = place,
@@ -220,7 +221,7 @@ impl Cluster {
         }
     }
 
-    /// Where searches for nodes go on, for pods with each card and without any.
+    /// Returns where the next searches for nodes go on, for pods with each card and without any card.
     pub(crate) fn cursors(&self) -> Cursors {
         Cursors {
             of_cards: self.cards.known.iter().map(|card| card.cursor).collect(),
@@ -228,7 +229,7 @@ impl Cluster {
         }
     }
 
-    /// Searches for nodes go on there again.
+    /// Sets back where the next searches for nodes go on.
     pub(crate) fn set_cursors(&mut self, cursors: &Cursors) {
         for (card, cursor) in self.cards.known.iter_mut().zip(&cursors.of_cards) {
             card.cursor = *cursor;
@@ -236,8 +237,8 @@ impl Cluster {
         self.cards.cursor = cursors.without_card;
     }
 
-    /// Counts what a node has of its cards into their tallies. Counted out before the node or what pods hold of it
-    /// changes, and in afterwards.
+    /// Adds what a node has of its cards to their tallies. Before the node changes, or what pods hold of it, its cards are
+    /// counted out; afterwards they are counted in again.
     pub(super) fn count_cards_in(&mut self, node: NodeId) {
         let node = &self.nodes[node];
         let Some(offer) = node.offer() else { return };
@@ -248,7 +249,7 @@ impl Cluster {
         }
     }
 
-    /// Counts what a node has of its cards out of their tallies.
+    /// Subtracts what a node has of its cards from their tallies.
     pub(super) fn count_cards_out(&mut self, node: NodeId) {
         let node = &self.nodes[node];
         let Some(offer) = node.offer() else { return };
@@ -264,7 +265,7 @@ impl Cluster {
         }
     }
 
-    /// A node has other cards than before, or is gone.
+    /// Updates the cards after a node has come to have other cards than before, or is gone.
     pub(super) fn cards_changed(&mut self, node: NodeId, before: Option<&Offer>, now: Timestamp) {
         let cards_of = |offer: Option<&Offer>| -> Vec<(CardId, ResourceId)> {
             offer.map_or_else(Vec::new, |offer| {
@@ -294,7 +295,7 @@ impl Cluster {
         for (card, _) in after.iter().filter(|card| !before.contains(card)) {
             let nodes = &mut self.cards.get_mut(*card).nodes;
             let is_first = nodes.is_empty();
-            // Who waited since it could be what he asks for is looked at again.
+            // A pod that waited because it was not known whether its request is this card is looked at again.
             self.version += u64::from(is_first);
             nodes.set(node, true, &self.nodes);
             if is_first {
@@ -304,7 +305,8 @@ impl Cluster {
         }
         self.card_labels_changed(node, labelled, now);
         if before != after {
-            // The meaning of the cards may be the same as before, and their counts with it; but not which of them it is.
+            // The meaning of the cards, and with it their counts, may be the same as before, but not which of the cards
+            // such a pod has.
             for pod in self.node(node).undecided.clone() {
                 self.recharge_pod(pod, now);
             }
@@ -315,7 +317,7 @@ impl Cluster {
         }
     }
 
-    /// A node has its cards by other labels than `before`, or is gone.
+    /// Updates the labels of the cards after a node has come to have its cards by other labels than `before`, or is gone.
     fn card_labels_changed(&mut self, node: NodeId, before: Vec<(CardId, Labelled)>, now: Timestamp) {
         let after = labelled_cards(self.node(node).offer());
         let come: Vec<_> = after.iter().filter(|card| !before.contains(card)).cloned().collect();
@@ -325,7 +327,7 @@ impl Cluster {
             let nodes = labelled.entry(labels).or_default();
             *nodes += 1;
             let is_new = *nodes == 1 && labelled.len() > 1;
-            // Who may select none of the others is looked at again.
+            // A pod that may select none of the other nodes is looked at again.
             self.version += u64::from(is_new);
         }
         for (card, labels) in gone {
@@ -343,7 +345,8 @@ impl Cluster {
         }
     }
 
-    /// The node that decides what a card means shows whom it disagrees with, as the others do.
+    /// Updates the conflict. The node that decides what a card means shows with which node it disagrees, as the other
+    /// nodes do.
     fn conflict_changed(&mut self, id: CardId) {
         let Some(card) = self.card(id) else { return };
         let (before, now) = (card.conflict, self.conflict(card, id));
@@ -354,7 +357,7 @@ impl Cluster {
         }
     }
 
-    /// Searched for only where there is one.
+    /// Returns the conflict about a card. It is searched for only where there is one.
     fn conflict(&self, card: &Card, id: CardId) -> Option<Conflict> {
         let meant = self.resource_of(id).filter(|_| card.tallies.len() > 1)?;
         let mut resources = card
@@ -388,15 +391,15 @@ impl Cluster {
             .map(|before| before.resource);
         self.name_cards_anew(|_| true);
         if is_new {
-            // What nobody was charged for, while nobody knew that it was a card.
+            // Nobody was charged for this resource while nobody knew that it was a card's.
             self.charge_unqueued(|_| true, now);
         }
         self.version += 1;
         if before != self.resource_of(id) {
-            // Nodes that count for the card now, and nodes that no longer do.
+            // These are nodes that count for the card now, and nodes that no longer do.
             self.changes.nodes.extend(self.cards.known[id.index()].nodes.iter());
             let has = |alternative: Option<&Alternative>| alternative.is_some_and(|alternative| alternative.has(id));
-            // Who names no card may be charged for one all the same: that of its node.
+            // A pod that names no card may still be charged for one: the card of its node.
             let is_charged = |pod: &Pod| {
                 pod.charge
                     .as_ref()
@@ -406,14 +409,14 @@ impl Cluster {
                 pod.task.alternatives.iter().any(|alternative| alternative.has(id))
                     || has(pod.assigned.as_ref())
                     || is_charged(pod)
-                    // Whether the door holds it depends on whether what it requests is a card.
+                    // Whether the webhook holds such a pod depends on whether what it requests is a card.
                     || pod.joined_later()
             });
         }
     }
 }
 
-/// The cards of a node, each with the labels that make up its name there.
+/// Returns the cards of a node, each with the labels that make up its name there.
 fn labelled_cards(offer: Option<&Offer>) -> Vec<(CardId, Labelled)> {
     let cards = offer.into_iter().flat_map(|offer| &offer.cards);
     let labelled = cards.map(|card| (card.card, (card.resource, card.found.labels.clone())));

@@ -1,5 +1,6 @@
-//! Devices that drivers publish, and who claims them (docs/rules.md, **Cards by Dynamic Resource Allocation**): what nodes have of them, and whose
-//! claims are to be read again when they, their classes or the claims have changed.
+//! Devices that drivers publish, and the pods that claim them (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+//! This says which devices nodes have, and which pods' claims are to be read again when devices, device classes or claims
+//! have changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,32 +23,33 @@ use crate::ids::{NodeId, PodId};
 #[derive(Debug, Default)]
 pub(super) struct ClaimedDevices {
     pub devices: Devices,
-    /// Pods that claim devices, as they were seen last: what they come to changes with devices, classes and claims.
+    /// Pods that claim devices, as they were seen last. What their claims come to changes with devices, classes and
+    /// claims.
     pub(super) pods: HashMap<Arc<str>, Claiming>,
-    /// Those of them that request anything that a class may provide.
+    /// Those of these pods that request anything that a class may provide.
     pub(super) requesting: BTreeSet<Arc<str>>,
     /// The pods that name each claim.
     pub(super) users: HashMap<ClaimKey, BTreeSet<Arc<str>>>,
-    /// Those that share each claim, in the order in which they are to pay for it.
+    /// The pods that share each claim, in the order in which they are to pay for it.
     pub(super) in_line: HashMap<ClaimKey, BTreeSet<Turn>>,
-    /// The claims that those who name them were let in by and have given up, since they are others than then: as what. Nobody who names one
-    /// was let in since.
+    /// Claims by which the pods that name them were let in, and which these pods have given up because the claim has
+    /// changed since; each with what the claim said then. No pod that names such a claim was let in since.
     pub(super) given_up: HashMap<ClaimKey, Option<Arc<ResourceClaim>>>,
-    /// Those of which the claims, or who is charged for them, have changed since they were read.
+    /// Pods whose claims, or the pod that is charged for them, have changed since they were read.
     pub(super) unread: BTreeSet<Arc<str>>,
     /// What evaluating the selectors of claims has cost in this round.
     pub(super) turns: Turns,
-    /// By node, the pods that are expected there and have not been given their devices.
+    /// The pods that are expected on each node and have not been given their devices, by node name.
     pub(super) expected: HashMap<Arc<str>, BTreeSet<PodId>>,
-    /// The resources by which classes provide cards, or may, and which.
+    /// The resources by which classes provide cards, or may provide them, and which cards.
     pub(super) provided: BTreeMap<String, Provided>,
     /// Nodes whose labels don't say which cards they have by devices.
     pub(super) to_label: BTreeSet<NodeId>,
     /// Pods that were let in for less than their claims come to.
     pub(super) outgrown: Outgrown,
-    /// What is set aside of them for whoever others are evicted for, while others are judged.
+    /// The devices that are set aside for pods that others are evicted for, while other pods are judged.
     pub(super) aside: DevicesAside,
-    /// While it is looked at what could be taken back: the pods that are counted as gone.
+    /// The pods that are counted as gone, while Cardgate looks for what could be taken back.
     pub(super) away: Option<BTreeSet<PodId>>,
 }
 
@@ -62,21 +64,21 @@ impl ClaimedDevices {
         self.provided.get(resource).is_some_and(Result::is_ok)
     }
 
-    /// Those by which they may request this card.
+    /// Returns the resources by which pods may request this card without a claim.
     pub(super) fn provided_as(&self, card: &str) -> impl Iterator<Item = &str> {
         let provided = self.provided.iter();
         let provided = provided.filter(move |(_, cards)| cards.iter().flatten().any(|provided| provided.name == card));
         provided.map(|(resource, _)| resource.as_str())
     }
 
-    /// All such resources.
+    /// Returns all resources by which pods may request cards without a claim.
     pub(super) fn provided(&self) -> impl Iterator<Item = &str> {
         self.provided.keys().map(String::as_str)
     }
 }
 
 impl Cluster {
-    /// Takes what a slice says.
+    /// Takes in what a slice says.
     pub(crate) fn apply_slice(&mut self, slice: &ResourceSlice, now: Timestamp) {
         let epoch = self.epoch(Kind::ResourceSlice);
         let change = self.claimed.devices.apply_slice(slice, epoch, &mut self.texts);
@@ -89,20 +91,20 @@ impl Cluster {
         self.slices_changed(change, now);
     }
 
-    /// Takes what a rule says that taints devices.
+    /// Takes in what a rule says that taints devices.
     pub(crate) fn apply_taint_rule(&mut self, rule: DeviceTaintRule, now: Timestamp) {
         let epoch = self.epoch(Kind::DeviceTaintRule);
         let change = self.claimed.devices.apply_taint_rule(rule, epoch);
         self.slices_changed(change, now);
     }
 
-    /// Forgets such a rule.
+    /// Forgets a rule that taints devices.
     pub(crate) fn remove_taint_rule(&mut self, name: &str, now: Timestamp) {
         let change = self.claimed.devices.remove_taint_rule(name);
         self.slices_changed(change, now);
     }
 
-    /// The devices of those drivers are cards that the configuration names.
+    /// Makes the devices of those drivers cards that the configuration names.
     pub(super) fn refresh_card_drivers(&mut self, now: Timestamp) {
         let drivers = Drivers::new(&self.configuration.cardgate.card_drivers);
         let change = self.claimed.devices.set_drivers(drivers);
@@ -114,7 +116,7 @@ impl Cluster {
             self.prospects += 1;
         }
         if !change.models.is_empty() {
-            // How many there are may be as before, and what they say of themselves not.
+            // The number of devices may be as before while what they say of themselves is not.
             let nodes = change.nodes.iter().filter_map(|node| self.nodes.id(node));
             let offers = nodes.filter_map(|id| self.node(id).offer());
             let cards: Vec<_> = offers
@@ -147,7 +149,7 @@ impl Cluster {
         self.see_again(pods);
     }
 
-    /// These nodes have other devices than before, or others of them are allocated.
+    /// Updates nodes that have other devices than before, or on which other devices are allocated.
     fn devices_changed(&mut self, nodes: BTreeSet<Arc<str>>, now: Timestamp) {
         for node in nodes {
             if let Some(id) = self.nodes.id(&node)
@@ -155,13 +157,13 @@ impl Cluster {
             {
                 offer.put_devices(&self.claimed.devices.cards_of(&node), &mut self.names);
                 self.set_offer(id, offer, now);
-                // Which of its devices are free may matter where their number is the same.
+                // It may matter which devices are free, even where their number is the same.
                 self.node_changes.note(id);
             }
         }
     }
 
-    /// Takes what a class says.
+    /// Takes in what a class says.
     pub(crate) fn apply_class(&mut self, class: DeviceClass) {
         let epoch = self.epoch(Kind::DeviceClass);
         if self.claimed.devices.apply_class(class, epoch) {
@@ -176,7 +178,8 @@ impl Cluster {
         }
     }
 
-    /// Takes note of the resources by which classes provide cards now, or may; those of which that is something else than before.
+    /// Updates the resources by which classes provide cards, or may provide them. Returns the resources for which this has
+    /// changed.
     fn renew_provided(&mut self) -> BTreeSet<String> {
         let provided: BTreeMap<_, _> = self.claimed.devices.provided().into_iter().collect();
         let before = std::mem::replace(&mut self.claimed.provided, provided);
@@ -195,7 +198,7 @@ impl Cluster {
             self.changes.cards.insert(card);
         }
         let is_new = |resource: &&String| !before.contains_key(*resource);
-        // What they say besides was not kept.
+        // Pods with new resources have to be listed again, since what else they say was not kept.
         self.lists.pods_again |= self.is_waited_for(&changed.iter().filter(is_new).map(String::as_str).collect());
         // The door and the policies are told which resources are cards.
         self.changes.resources_of_cards = true;
@@ -203,7 +206,7 @@ impl Cluster {
         changed
     }
 
-    /// Whether any pod that has no node requests any of these, and was not seen to claim anything by that.
+    /// Whether any pod without a node requests any of these resources, and was not seen to claim anything by that.
     fn is_waited_for(&self, resources: &BTreeSet<&str>) -> bool {
         let requests = |pod: &Pod| {
             let mut requested = pod.task.request.iter().filter(|(_, count)| *count > 0);
@@ -213,7 +216,7 @@ impl Cluster {
         !resources.is_empty() && self.pods().filter(is_unplaced).any(requests)
     }
 
-    /// What claims come to may be something else: classes are others than before.
+    /// Reads all claiming pods again after classes have changed, since their claims may come to something else.
     fn classes_changed(&mut self) {
         self.prospects += 1;
         self.renew_provided();
@@ -221,7 +224,7 @@ impl Cluster {
         self.see_again(pods);
     }
 
-    /// Takes what a claim says.
+    /// Takes in what a claim says.
     pub(crate) fn apply_resource_claim(&mut self, claim: ResourceClaim, now: Timestamp) {
         let key = key_of(&claim);
         let epoch = self.epoch(Kind::ResourceClaim);
@@ -246,7 +249,8 @@ impl Cluster {
         self.see_again(users);
     }
 
-    /// Whether a pod waits until its claims are read in the turn of its namespace: whatever they say then, nothing comes of it before.
+    /// Whether a pod waits until its claims are read in the turn of its namespace. Whatever the claims say by then,
+    /// nothing comes of it before.
     fn waits_for_turn(&self, uid: &str) -> bool {
         let pod = self.pod_with_uid(uid).and_then(|id| self.pod(id));
         pod.is_some_and(|pod| {
@@ -254,7 +258,7 @@ impl Cluster {
         })
     }
 
-    /// What a list of all objects of these kinds does not name is gone.
+    /// Forgets the objects of this kind that a complete list does not name.
     pub(super) fn forget_unlisted_devices(&mut self, kind: Kind, epoch: u64, now: Timestamp) {
         match kind {
             Kind::ResourceSlice => {
@@ -280,12 +284,12 @@ impl Cluster {
         }
     }
 
-    /// These pods have to be read anew, as they were seen last.
+    /// Marks these pods to be read anew, as they were seen last.
     pub(super) fn see_again(&mut self, pods: impl IntoIterator<Item = Arc<str>>) {
         self.claimed.unread.extend(pods);
     }
 
-    /// A pod of this namespace is being read.
+    /// Notes that a pod of this namespace is being read.
     pub(super) fn note_read(&mut self, namespace: &str, uid: &str) {
         self.claimed.unread.remove(uid);
         self.claimed.turns.forget_waiting(namespace, uid);

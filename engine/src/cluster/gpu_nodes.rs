@@ -1,7 +1,7 @@
 //! Nodes with GPUs, and what pods without GPU hold of them (`CrossQuota`).
 //!
-//! The quotas of all GPU nodes lie in one table, a row for each node and a line in it for each limited resource, so that
-//! looking at all of them is looking at one piece of memory.
+//! The quotas of all GPU nodes lie in one table, with a row for each node and in the row a line for each limited resource.
+//! So a look at all of them reads one piece of memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -20,65 +20,65 @@ use crate::names::ResourceId;
 use crate::policies::cross_quota::{self, BadAnnotation, Line, Source};
 use crate::task::Task;
 
-/// What [`GPU_NODE_LABEL`] says on a node with GPUs, and on no other.
+/// The value of [`GPU_NODE_LABEL`] on nodes with GPUs, and on no others.
 pub const GPU_NODE: &str = NODE_LABEL_SET;
 
 /// The GPU nodes, in no order.
 #[derive(Debug, Default)]
 pub struct GpuNodes {
-    /// Those that are limited for pods without GPU.
+    /// The resources that are limited for pods without GPU.
     resources: Vec<ResourceId>,
     nodes: Vec<NodeId>,
     lines: Vec<Line>,
     sources: Vec<Source>,
-    /// The row of each node that has one, by its id.
+    /// The row of each node that has a row, by the node's id.
     rows: Vec<Option<usize>>,
     /// Pods that a scheduler is placing, by uid.
     assumed: BTreeMap<Arc<str>, Assumed>,
     /// Annotations that can't be read.
     bad: BTreeMap<NodeId, Vec<BadAnnotation>>,
-    /// GPU nodes without the label that says so: the scheduler may take them for nodes without GPU.
+    /// GPU nodes without the label that says so. The scheduler may take them for nodes without GPU.
     unlabelled: BTreeSet<NodeId>,
     /// Other nodes with that label.
     mislabelled: BTreeSet<NodeId>,
-    /// Whether each resource that was met is one of GPUs, by its id.
+    /// Whether each resource name seen so far is a GPU's, by its id.
     is_gpu: Vec<bool>,
 }
 
 /// A pod that a scheduler is placing.
 #[derive(Debug)]
 struct Assumed {
-    /// Where it may come to be, by id.
+    /// The nodes that it may be placed on, by id.
     nodes: Vec<NodeId>,
     request: Arc<Amounts>,
     until: Timestamp,
 }
 
 impl GpuNodes {
-    /// The limited resources, in the order of the lines.
+    /// Returns the limited resources, in the order of the lines.
     pub fn resources(&self) -> &[ResourceId] {
         &self.resources
     }
 
-    /// The resources that it names: those that are limited, and those of pods that a scheduler is placing.
+    /// Returns the resources that this names: the limited resources, and those of pods that a scheduler is placing.
     pub(super) fn named_resources(&self) -> impl Iterator<Item = Dimension> + '_ {
         let requests = self.assumed.values().flat_map(|assumed| assumed.request.iter());
         let limited = self.resources.iter().copied().map(Dimension::Resource);
         requests.map(|(dimension, _)| dimension).chain(limited)
     }
 
-    /// The clock was set back: pods are being placed for no longer by that.
+    /// Moves times back after the clock was set back, so that pods count as being placed for no longer because of that.
     pub(super) fn bring_back(&mut self, back: SetBack) {
         let assumed = self.assumed.values_mut();
         assumed.for_each(|assumed| back.bring_back(&mut assumed.until));
     }
 
-    /// Resources with these numbers and higher ones are no longer known.
+    /// Forgets resources with this number or a higher one.
     pub(super) fn forget_resources_from(&mut self, number: usize) {
         self.is_gpu.truncate(number);
     }
 
-    /// The GPU nodes and the lines of their resources, in no order.
+    /// Returns the GPU nodes and the lines of their resources, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &[Line])> {
         self.nodes
             .iter()
@@ -86,7 +86,7 @@ impl GpuNodes {
             .zip(self.lines.chunks_exact(self.resources.len().max(1)))
     }
 
-    /// How many there are.
+    /// Returns how many GPU nodes there are.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -96,29 +96,29 @@ impl GpuNodes {
         self.nodes.is_empty()
     }
 
-    /// Whether this node is one.
+    /// Whether this node is a GPU node.
     pub fn contains(&self, node: NodeId) -> bool {
         self.place(node).is_some()
     }
 
-    /// The lines of a GPU node.
+    /// Returns the lines of a GPU node.
     pub fn lines(&self, node: NodeId) -> Option<&[Line]> {
         let row = self.row(node)?;
         Some(&self.lines[row])
     }
 
-    /// Where the quotas of a GPU node come from, in the order of the lines.
+    /// Returns where the quotas of a GPU node come from, in the order of the lines.
     pub fn sources(&self, node: NodeId) -> Option<&[Source]> {
         let row = self.row(node)?;
         Some(&self.sources[row])
     }
 
-    /// The annotations of a GPU node that can't be read.
+    /// Returns the annotations of a GPU node that can't be read.
     pub fn bad_annotations(&self, node: NodeId) -> &[BadAnnotation] {
         self.bad.get(&node).map_or(&[], Vec::as_slice)
     }
 
-    /// Nodes whose label does not say what they are, and whether they are GPU nodes.
+    /// Returns the nodes whose label does not say what they are, and whether they are GPU nodes.
     pub fn to_label(&self) -> impl Iterator<Item = (NodeId, bool)> + '_ {
         let unlabelled = self.unlabelled.iter().map(|node| (*node, true));
         unlabelled.chain(self.mislabelled.iter().map(|node| (*node, false)))
@@ -129,18 +129,18 @@ impl GpuNodes {
         self.unlabelled.is_empty()
     }
 
-    /// What a pod asks for of each limited resource.
+    /// Returns what a pod asks for of each limited resource.
     pub fn request(&self, request: &Amounts) -> Vec<i64> {
         let of = |resource: &ResourceId| request.get(Dimension::Resource(*resource));
         self.resources.iter().map(of).collect()
     }
 
-    /// The nodes, by id, on which a scheduler may be placing this pod.
+    /// Returns the nodes, by id, on which a scheduler may be placing this pod.
     pub(crate) fn assumed_nodes(&self, uid: &str) -> &[NodeId] {
         self.assumed.get(uid).map_or(&[], |assumed| &assumed.nodes)
     }
 
-    /// How many pods schedulers are placing.
+    /// Returns how many pods schedulers are placing.
     pub fn count_assumed(&self) -> usize {
         self.assumed.len()
     }
@@ -161,7 +161,7 @@ impl GpuNodes {
         self.place(node).map(|place| place * width..(place + 1) * width)
     }
 
-    /// What is assumed on a node, resource by resource.
+    /// Returns what is assumed on a node, resource by resource.
     fn assumed_on(&self, node: NodeId) -> Vec<i128> {
         let mut sums = vec![0; self.resources.len()];
         for assumed in self.assumed.values() {
@@ -243,18 +243,19 @@ impl GpuNodes {
 }
 
 impl Cluster {
-    /// The GPU nodes; none where `CrossQuota` is not configured.
+    /// Returns the GPU nodes; none where `CrossQuota` is not configured.
     pub fn gpu_nodes(&self) -> &GpuNodes {
         &self.gpu_nodes
     }
 
-    /// **CPU Pod Detection**: whether a pod that asks for this asks for a GPU.
+    /// **CPU Pod Detection**: whether a pod with this request asks for a GPU.
     pub(crate) fn asks_for_gpu(&self, request: &Amounts) -> bool {
         let mut resources = request.iter().filter_map(|(dimension, _)| dimension.resource());
         resources.any(|resource| self.is_gpu_resource(resource))
     }
 
-    /// Whether a pod of this task that asks for this counts towards the quotas of its GPU node: it asks for no GPU, and shares none.
+    /// Whether a pod with this task and request counts towards the quotas of its GPU node: it asks for no GPU, and shares
+    /// none.
     pub(crate) fn is_without_gpu(&self, task: &Task, request: &Amounts) -> bool {
         !task.shares_cards() && !self.asks_for_gpu(request)
     }
@@ -263,8 +264,8 @@ impl Cluster {
         self.gpu_nodes.is_gpu.get(resource.index()).copied().unwrap_or_default()
     }
 
-    /// Looks at resource names that were not met before. Whoever reads a pod or node calls it, so that nobody who counts or
-    /// decides has to match names.
+    /// Matches resource names that were not seen before. Code that reads a pod or node calls this, so that code that
+    /// counts or decides never has to match names.
     pub(super) fn meet_resources(&mut self) {
         let renamed = self.names.take_renamed_resources();
         let Some(arguments) = &self.configuration.cross_quota else {
@@ -280,7 +281,8 @@ impl Cluster {
         self.gpu_nodes.is_gpu.extend(new);
     }
 
-    /// A scheduler is placing a pod: until it is bound or gone, or `until`, it counts on all of these nodes.
+    /// Notes that a scheduler is placing a pod. The pod counts on all of these nodes until it is bound or gone, or until
+    /// `until`.
     pub(crate) fn assume(&mut self, uid: &Arc<str>, mut nodes: Vec<NodeId>, request: Arc<Amounts>, until: Timestamp) {
         self.end_assumption(uid);
         nodes.sort_unstable();
@@ -289,19 +291,19 @@ impl Cluster {
         self.gpu_nodes.assumed.insert(Arc::clone(uid), assumed);
     }
 
-    /// A pod is not being placed any more.
+    /// Notes that a pod is not being placed any more.
     pub(crate) fn end_assumption(&mut self, uid: &str) {
         let Some(assumed) = self.gpu_nodes.assumed.remove(uid) else {
             return;
         };
         self.gpu_nodes.count_assumption(&assumed, -1);
-        // Once the configuration gates pods again, some may wait for what was assumed before.
+        // Once the configuration gates pods again, some pods may wait for what was assumed before.
         if self.configuration.cardgate.enforce_cross_quota == Enforcement::Gating {
             assumed.nodes.iter().for_each(|node| self.node_changes.note(*node));
         }
     }
 
-    /// Pods that were being placed for too long count no more where they might have gone.
+    /// Ends the placing of pods that were being placed for too long: they count no more where they might have gone.
     pub fn expire_assumed(&mut self, now: Timestamp) {
         let assumed = self.gpu_nodes.assumed.iter();
         let expired = assumed.filter(|(_, assumed)| assumed.until <= now);
@@ -310,7 +312,7 @@ impl Cluster {
         }
     }
 
-    /// **GPU Node Detection** and quotas, when what a node says has changed, or what is configured.
+    /// Applies **GPU Node Detection** and computes quotas, when what a node says or the configuration has changed.
     pub(super) fn refresh_gpu_node(&mut self, id: NodeId) {
         let node = &self.nodes[id];
         let Some(offer) = node.offer() else {
@@ -356,7 +358,7 @@ impl Cluster {
         }
     }
 
-    /// Another configuration: every node is looked at anew, and every pod counted anew.
+    /// Looks at every node anew and counts every pod anew, under another configuration.
     pub(super) fn refresh_gpu_nodes(&mut self) {
         let mut before = std::mem::take(&mut self.gpu_nodes);
         self.gpu_nodes.assumed = std::mem::take(&mut before.assumed);

@@ -1,5 +1,5 @@
-//! What each level from a queue up to the cluster may have, deserves and has room for (the capacity document, **Resource
-//! check logic**, **Multi-layer check**).
+//! Computes what each level from a queue up to the cluster may have, deserves and has room for (the capacity document,
+//! **Resource check logic**, **Multi-layer check**).
 
 use crds::configuration::QueuePlugin;
 
@@ -15,11 +15,11 @@ use crate::share::Share;
 /// A level that has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortage {
-    /// How many levels had to be asked, the cluster included where it was.
+    /// How many levels had to be asked, including the cluster where it was asked.
     pub levels: usize,
-    /// The queue without room; none where it is the cluster.
+    /// The queue without room; none where the cluster has no room.
     pub queue: Option<QueueId>,
-    /// What is in use there, or kept free for others than who asks.
+    /// What is in use there, or kept free for others than the claimant.
     pub used: i128,
     /// How much of that is only kept free.
     pub reserved: i128,
@@ -27,7 +27,7 @@ pub struct Shortage {
     pub limit: i128,
     /// What sets the limit.
     pub bound: Bound,
-    /// Whether there is room, and it is for pods of higher priority, for which others were evicted.
+    /// Whether there is room, but the room is for pods of higher priority for which other pods were evicted.
     pub is_for_betters: bool,
 }
 
@@ -38,20 +38,20 @@ pub enum Bound {
     Quota,
     /// What others' guarantees and the cluster leave of its quota, where that is less than it would deserve.
     Rest,
-    /// What it deserves: it may not borrow.
+    /// What it deserves, where it may not borrow.
     Deserved,
 }
 
-/// What of the cluster its queues are compared with.
+/// The amount of the cluster that its queues are compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Supply {
-    /// What it has at this moment.
+    /// What the cluster has at this moment.
     Now,
-    /// What it would have if all of its nodes took pods.
+    /// What the cluster would have if all its nodes took pods.
     Ever,
 }
 
-/// What a level lacks that is the queue's, or else the cluster's.
+/// Describes what a level lacks: the level of the queue, or of the cluster where there is none.
 fn shortage(queue: Option<QueueId>, level: Level, bound: Bound) -> Shortage {
     Shortage {
         levels: ALL_LEVELS,
@@ -64,7 +64,7 @@ fn shortage(queue: Option<QueueId>, level: Level, bound: Bound) -> Shortage {
     }
 }
 
-/// All levels up to the cluster.
+/// Stands for all levels up to the cluster.
 pub(crate) const ALL_LEVELS: usize = usize::MAX;
 
 impl Cluster {
@@ -75,7 +75,8 @@ impl Cluster {
             let capability = queue.quota().map(|quota| &quota.capability);
             capability.is_some_and(|capability| capability.get(dimension).is_some())
         };
-        // What every pod has is compared where a queue speaks of it, also only of what it deserves or keeps.
+        // A dimension that every pod has is compared where a queue says anything of it, even only what it deserves or is
+        // guaranteed.
         let is_said = || {
             queue.quota().is_some_and(|quota| {
                 let mut bounds = [&quota.capability, &quota.deserved].into_iter();
@@ -89,7 +90,8 @@ impl Cluster {
         }
     }
 
-    /// The most that the cluster gives to all queues; none where nothing is guaranteed and the document sets no such limit.
+    /// Returns the most that the cluster gives to all queues together; none where nothing is guaranteed and the document
+    /// sets no such limit.
     #[inline]
     fn cluster_limit(&self, dimension: Dimension, supply: Supply) -> Option<i128> {
         let limits = match self.configuration.queue_plugin {
@@ -104,8 +106,8 @@ impl Cluster {
         limits.then(|| self.top.total.get(dimension) + away)
     }
 
-    /// A queue's own limit. Under `capacity-card` the queue that takes pods has none of what it does not name; its ancestors
-    /// do not limit what they do not name.
+    /// Returns a queue's own limit. Under `capacity-card`, a queue that takes pods has nothing of what it does not name.
+    /// Its ancestors do not limit what they do not name.
     #[inline]
     pub(crate) fn capability(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         let quota = self.queue(id).quota()?;
@@ -117,7 +119,7 @@ impl Cluster {
         })
     }
 
-    /// `realCapability` of a queue; none where nothing limits it.
+    /// Returns a queue's `realCapability`; none where nothing limits the queue.
     pub fn real_capability(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         self.real_capability_of(id, dimension, Supply::Now)
     }
@@ -138,7 +140,7 @@ impl Cluster {
         capacity::real_capability(self.capability(id, dimension), available, all - own, own)
     }
 
-    /// What a queue deserves, where its spec says so.
+    /// Returns what a queue deserves, where its spec says so.
     #[inline]
     pub fn deserved_by_spec(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         self.deserved_of(id, dimension, Supply::Now)
@@ -157,7 +159,8 @@ impl Cluster {
         ))
     }
 
-    /// What a queue deserves. The Capacity Card document has no `deserved` of its own: there it is the quota.
+    /// Returns what a queue deserves. The Capacity Card document has no `deserved` of its own, so the quota stands for it
+    /// there.
     pub fn deserved(&self, id: QueueId, dimension: Dimension) -> i128 {
         self.deserved_by_spec(id, dimension).unwrap_or_else(|| {
             let queue = self.queue(id);
@@ -170,14 +173,14 @@ impl Cluster {
         })
     }
 
-    /// Whether a queue names nothing that it deserves: that is counted from what its pods ask for then (capacity, **Dynamic resource
-    /// calculation**).
+    /// Whether a queue does not name what it deserves. That is then computed from what its pods ask for (capacity,
+    /// **Dynamic resource calculation**).
     pub fn names_no_deserved(&self, id: QueueId, dimension: Dimension) -> bool {
         self.configuration.queue_plugin != QueuePlugin::CapacityCard && self.deserved_by_spec(id, dimension).is_none()
     }
 
-    /// The dimensions with a guarantee of which so much is in use that queues below their guarantee go first (section 4,
-    /// `guaranteeThreshold`). All that runs counts, whoever is charged for it.
+    /// Returns the guaranteed dimensions of which so much is in use that queues below their guarantee go first (section 4,
+    /// `guaranteeThreshold`). All that runs counts, whichever queue is charged for it, or none.
     pub(crate) fn scarce_guarantees(&self) -> Vec<Dimension> {
         let threshold = self.arguments().guarantee_threshold;
         let guaranteed = self.top.below.guaranteed.iter().map(|(dimension, _)| dimension);
@@ -188,7 +191,7 @@ impl Cluster {
         scarce.collect()
     }
 
-    /// What pods have of the nodes that no queue is charged for.
+    /// Returns what pods have of nodes without any queue being charged for it.
     fn uncharged(&self, dimension: Dimension) -> i128 {
         match dimension {
             Dimension::Resource(_) => self.top.uncharged.get(dimension),
@@ -200,7 +203,7 @@ impl Cluster {
         }
     }
 
-    /// The limit of a queue at this moment, and whether it is what the queue deserves.
+    /// Returns the limit of a queue at this moment, and whether the limit is what the queue deserves.
     #[expect(
         clippy::inline_always,
         reason = "a quota check takes twice as long with levels that go through memory"
@@ -222,14 +225,15 @@ impl Cluster {
         }
     }
 
-    /// What a queue may have of a dimension that is not compared, while that is on its way out for others: what they get back
-    /// is not borrowed again.
+    /// Returns what a queue may have of a dimension that is not compared, while that dimension is on its way out for
+    /// others: what the others get back is not borrowed again.
     fn deserved_meanwhile(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         let is_claimed = self.reclaims.are_claiming() && self.is_claimed_by_others(id, dimension);
         self.deserved_by_spec(id, dimension).filter(|_| is_claimed)
     }
 
-    /// Whether something is on its way out for somebody, so that also those dimensions matter that the plugin does not limit.
+    /// Whether something is on its way out for any queue, so that dimensions which the plugin does not limit matter as
+    /// well.
     pub(crate) fn is_anything_claimed(&self) -> bool {
         self.reclaims.are_claiming()
     }
@@ -238,12 +242,12 @@ impl Cluster {
         self.may_ever_borrow(id, dimension) && !self.is_claimed_by_others(id, dimension)
     }
 
-    /// Whether a queue may have more than it deserves while nobody claims it.
+    /// Whether a queue may have more than it deserves while no other queue claims it.
     pub(crate) fn may_ever_borrow(&self, id: QueueId, dimension: Dimension) -> bool {
         self.arguments().enable_overuse || !self.compares(self.queue(id), dimension)
     }
 
-    /// The limit of a queue that no time takes away.
+    /// Returns the limit of a queue that does not go away with time.
     fn lasting_limit(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         let compares = self.compares(self.queue(id), dimension);
         let capability = self.capability(id, dimension).filter(|_| compares);
@@ -251,7 +255,7 @@ impl Cluster {
         capability.into_iter().chain(never_above).min()
     }
 
-    /// What sets that limit.
+    /// Returns what sets that limit.
     fn lasting_bound(&self, id: QueueId, dimension: Dimension, supply: Supply) -> Bound {
         match self.never_above(id, dimension, supply) {
             Some(_) => self.bound_as_a_whole(id, dimension, supply),
@@ -259,7 +263,7 @@ impl Cluster {
         }
     }
 
-    /// What sets the limit that a workload is compared with as a whole.
+    /// Returns what sets the limit that a workload is compared with as a whole.
     pub(crate) fn bound_as_a_whole(&self, id: QueueId, dimension: Dimension, supply: Supply) -> Bound {
         let real = self.real_capability_of(id, dimension, supply);
         let never_above = self.never_above(id, dimension, supply);
@@ -277,22 +281,23 @@ impl Cluster {
         }
     }
 
-    /// What a queue may have of a dimension beside all that is guaranteed to others, as a workload that it takes as a whole is compared
-    /// with it.
+    /// Returns what a queue may have of a dimension beside all that is guaranteed to others. A workload that the queue
+    /// takes as a whole is compared with this limit.
     pub(crate) fn limit_as_a_whole(&self, id: QueueId, dimension: Dimension, supply: Supply) -> Option<i128> {
         let real = self.real_capability_of(id, dimension, supply);
         let real = real.filter(|_| self.compares(self.queue(id), dimension));
         real.into_iter().chain(self.never_above(id, dimension, supply)).min()
     }
 
-    /// What a queue deserves, where it may never have more (section 2, `enableOveruse: false`).
+    /// Returns what a queue deserves, where it may never have more (section 2, `enableOveruse: false`).
     fn never_above(&self, id: QueueId, dimension: Dimension, supply: Supply) -> Option<i128> {
         let deserved = self.deserved_of(id, dimension, supply);
         deserved.filter(|_| !self.may_ever_borrow(id, dimension))
     }
 
-    /// Whether a part of the queues, from the one at its foot to the one that stands beside others, has more of a dimension than
-    /// it deserves, and so has every queue in it that says what it deserves.
+    /// Whether a part of the tree of queues borrows: its topmost queue has more of a dimension than it deserves, and so
+    /// has every other queue in it that says what it deserves. `part` runs from the queue at its foot up to the queue that
+    /// stands beside others.
     pub(crate) fn borrows(&self, part: &[QueueId], dimension: Dimension) -> bool {
         let is_above = |id: &QueueId| {
             let deserved = self.deserved_by_spec(*id, dimension)?;
@@ -302,15 +307,16 @@ impl Cluster {
         levels.next().and_then(is_above) == Some(true) && levels.all(|id| is_above(id) != Some(false))
     }
 
-    /// What a queue keeps whatever others need: what it deserves by its spec, and its guarantee; none where it says neither.
+    /// Returns what a queue keeps whatever others need: what it deserves by its spec or its guarantee, whichever is more;
+    /// none where it says neither.
     pub(crate) fn floor(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         let guarantee = self.queue(id).guaranteed_in_all(dimension);
         let guarantee = (guarantee > 0).then_some(guarantee);
         self.deserved_by_spec(id, dimension).max(guarantee)
     }
 
-    /// A queue and everything above it up to the cluster, with what each deserves by its spec. Limits are those that hold
-    /// whoever borrows.
+    /// Returns a queue and everything above it up to the cluster, each with what it deserves by its spec. The limits are
+    /// those that hold no matter who borrows.
     pub(crate) fn levels(&self, id: QueueId, dimension: Dimension) -> Vec<(Level, Option<i128>)> {
         let of_queue = |id| {
             let queue = self.queue(id);
@@ -332,26 +338,27 @@ impl Cluster {
         self.real_capability(id, dimension) != self.capability(id, dimension)
     }
 
-    /// The most that the cluster gives to all queues, as far as this queue, or one above it, is compared with it.
+    /// Returns the most that the cluster gives to all queues, where the dimension is compared for this queue or a queue
+    /// above it.
     #[inline]
     pub(crate) fn cluster_limit_for(&self, id: QueueId, dimension: Dimension, supply: Supply) -> Option<i128> {
         self.cluster_limit(dimension, supply)
             .filter(|_| self.is_compared(id, dimension))
     }
 
-    /// Whether queues have a dimension from one another: it is compared, or somebody says what he deserves of it.
+    /// Whether a dimension is shared out between queues: it is compared, or some queue says what it deserves of it.
     pub(crate) fn is_shared_out(&self, id: QueueId, dimension: Dimension) -> bool {
         self.is_compared(id, dimension) || self.top.below.deserved.get(dimension) > 0
     }
 
-    /// Whether a dimension is compared with the capability of a queue, or of one above it.
+    /// Whether a dimension is compared with the capability of a queue, or of a queue above it.
     #[inline]
     pub(crate) fn is_compared(&self, id: QueueId, dimension: Dimension) -> bool {
         self.ancestry(id).any(|id| self.compares(self.queue(id), dimension))
     }
 
-    /// Whether a queue and everything above it has room for such a pod, which asks so much. What others were evicted for does not go
-    /// to pods that have to stand back, or they would be evicted again.
+    /// Checks that a queue and everything above it has room for `asked` more, for a pod of this shape. What pods were
+    /// evicted for does not go to pods that have to stand back, since otherwise those would be evicted again.
     pub(crate) fn room_for(&self, shape: &Shape, dimension: Dimension, asked: i64) -> Result<(), Shortage> {
         let id = shape.queue;
         self.room(id, dimension, asked)?;
@@ -373,14 +380,15 @@ impl Cluster {
         })
     }
 
-    /// Whether a queue and everything above it has room for so much more (**Resource check logic**).
+    /// Checks that a queue and everything above it has room for this much more (**Resource check logic**).
     pub fn room(&self, id: QueueId, dimension: Dimension, asked: i64) -> Result<(), Shortage> {
-        // What is not asked for has room everywhere: most pods ask for few of the dimensions that are checked.
+        // Nothing needs to be checked where nothing is asked for: most pods ask for few of the dimensions that are
+        // checked.
         if asked <= 0 {
             return Ok(());
         }
         let of_queue = |id| self.queue(id).level(dimension, self.limit(id, dimension).0);
-        // A level without limit refuses nothing, and nothing comes after the cluster.
+        // A level without a limit refuses nothing, and nothing comes after the cluster.
         let limit = self.cluster_limit_for(id, dimension, Supply::Now);
         let cluster = limit.map(|_| self.top.level(dimension, limit));
         let levels = self.ancestry(id).map(of_queue).chain(cluster);
@@ -398,12 +406,13 @@ impl Cluster {
         })
     }
 
-    /// Whether there would be room for so much if others held nothing but what is guaranteed to them, and all nodes took pods.
+    /// Whether there would be room for this much if others held nothing but what is guaranteed to them, and all nodes took
+    /// pods.
     pub(crate) fn has_room_ever(&self, id: QueueId, dimension: Dimension, asked: i64) -> bool {
         self.room_ever(id, dimension, asked).is_ok()
     }
 
-    /// The same, and what there would be too little of.
+    /// Checks the same, and returns what there would be too little of.
     pub(crate) fn room_ever(&self, id: QueueId, dimension: Dimension, asked: i64) -> Result<(), Shortage> {
         let unused = |guaranteed: &Totals, guarantee, limit| Level {
             allocated: 0,
@@ -426,7 +435,7 @@ impl Cluster {
         })
     }
 
-    /// What a level will ever have too little of, with what is in use and kept free there now.
+    /// Returns a lasting shortage with the amounts that are in use and kept free at that level now.
     pub(crate) fn as_used_now(&self, shortage: Shortage, dimension: Dimension) -> Shortage {
         let level = match shortage.queue {
             Some(id) => self.queue(id).level(dimension, None),
@@ -439,12 +448,12 @@ impl Cluster {
         }
     }
 
-    /// How much of a dimension the cluster has on nodes that take no pods at the moment.
+    /// Returns how much of a dimension the cluster has on nodes that take no pods at the moment.
     pub(crate) fn away(&self, dimension: Dimension) -> i128 {
         self.top.away.get(dimension)
     }
 
-    /// Whether a queue or any above it has more in use than it may.
+    /// Whether a queue, or any queue above it, has more in use than it may.
     pub(crate) fn is_overdrawn(&self, id: QueueId, dimension: Dimension) -> bool {
         let mut levels = self
             .ancestry(id)
@@ -452,7 +461,8 @@ impl Cluster {
         levels.any(|level| level.limit.is_some_and(|limit| level.allocated > limit))
     }
 
-    /// The largest part in use of anything that a queue deserves (**Resource tracking**: `share = max(allocated / deserved)`).
+    /// Returns the largest ratio of use to what a queue deserves, over all dimensions (**Resource tracking**: `share =
+    /// max(allocated / deserved)`).
     pub(crate) fn share(&self, id: QueueId) -> Share {
         let queue = self.queue(id);
         if queue.quota().is_none() {

@@ -1,7 +1,9 @@
-//! What is: nodes with their cards, queues, pods, and what each pod holds. Plain data, updated event by event.
+//! The state of the cluster: nodes with their cards, queues, pods, and what each pod holds. This is plain data, updated
+//! event by event.
 //!
-//! Every event costs what it changes, not what the cluster holds. Nothing here reads a clock or talks to anybody: time
-//! comes with the event. All sums live beside what they are sums of, and the ledger alone can change them (`Pen`).
+//! The cost of an event depends on what it changes, not on the size of the cluster. Nothing here reads a clock or does
+//! I/O: the time comes with the event. All sums are kept beside what they are sums of, and only the ledger can change them
+//! (`Pen`).
 
 mod admissions;
 pub(crate) mod aside;
@@ -99,17 +101,17 @@ pub(crate) use restless::Dependence;
 use restless::{Rest, Watched};
 use workload::Workload;
 
-/// The least and the most that there was of something for a while.
+/// The least and the most that there was of something during a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Who says more than this may not have found it.
+    /// A queue that names more than this may not have found it.
     pub least: i128,
-    /// Who says no more than this could once have had it.
+    /// A queue that names no more than this could once have had it.
     pub most: i128,
 }
 
 impl Span {
-    /// It was always this.
+    /// Returns the span of an amount that was always the same.
     pub(crate) fn of(amount: i128) -> Self {
         Self {
             least: amount,
@@ -117,16 +119,17 @@ impl Span {
         }
     }
 
-    /// It was this as well.
+    /// Extends the span so that it includes this amount as well.
     pub(crate) fn include(&mut self, amount: i128) {
         (self.least, self.most) = (self.least.min(amount), self.most.max(amount));
     }
 }
 
-/// So long numbers of what the cluster has stand that are only numbers: in a large cluster nodes change all the time.
+/// How long the shown numbers of what the cluster has stay as they are where nothing but these numbers changes: in a large
+/// cluster nodes change all the time.
 const NUMBERS_STAND: SignedDuration = SignedDuration::from_secs(1);
 
-/// What there is to show again: what has changed since it was shown last.
+/// What has changed since it was shown last, and is therefore to be shown again.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// Nodes that say something else than before.
@@ -145,25 +148,27 @@ pub struct Changes {
     pub card_usage: BTreeSet<CardId>,
     /// Bound pods whose mGPU cards nobody has written on them, by uid.
     pub unplaced_gpu_pods: Vec<Arc<str>>,
-    /// Pods that got other cards than they were let in for, by uid, with those they were let in for.
+    /// Pods that got other cards than they were let in for, by uid, with the cards that they were let in for.
     pub got_others: Vec<(Arc<str>, Alternative)>,
     /// Admitted pods whose condition still says that they wait, by uid.
     pub shown_as_waiting: Vec<Arc<str>>,
-    /// Whether other resources stand for cards than before.
+    /// Whether the resources that stand for cards are others than before.
     pub resources_of_cards: bool,
-    /// Pods that stand aside from the beginning, and have not been told, by uid.
+    /// Pods that stand aside from the beginning and have not been told so, by uid.
     pub aside: Vec<Arc<str>>,
     /// Queues that say or hold something else than before.
     pub queues: BTreeSet<QueueId>,
-    /// Of what the cluster has more or less, and between which amounts it had of it since.
+    /// The dimensions of which the cluster has more or less than before, each with the least and the most that it had
+    /// since.
     pub total: BTreeMap<Dimension, Span>,
-    /// Whether queues that say more than that are to show what the cluster has now: the number changes with every node.
+    /// Whether queues that say more than that the cluster has are to show what it has now. That number changes with every
+    /// node.
     pub shows_numbers: bool,
     /// Whether Volcano's scheduler is seen to write what Cardgate writes too.
     pub volcano_schedules: bool,
 }
 
-/// Everything that decisions are made from.
+/// The state that all decisions are made from.
 #[derive(Debug)]
 pub struct Cluster {
     names: Names,
@@ -181,46 +186,46 @@ pub struct Cluster {
     kept_away: choice::KnownKeptAway,
     queues: Watched<QueueId, Queue>,
     rest: Rest,
-    /// Those in which pods have not been told why they wait.
+    /// The queues in which pods have not been told why they wait.
     untold: BTreeSet<QueueId>,
-    /// What all queues are parts of.
+    /// The root that all queues are parts of.
     top: tree::Top,
     reclaims: Reclaims,
     namespaces: Namespaces,
     workloads: Watched<WorkloadId, Workload>,
     members: Members,
     reservations: Reservations,
-    /// Reservations that nobody used.
+    /// Reservations that ran out unused.
     lapses: Lapses,
     held_elsewhere: HeldElsewhere,
-    /// When what time brings was looked at last.
+    /// The time up to which due deadlines were last handled.
     now: Timestamp,
-    /// How far the clock has gone back since, step by step, and nothing was brought back by that.
+    /// By how much the clock has gone back since, in steps so small that no other times were moved back for them.
     stepped_back: SignedDuration,
     pods: Pods,
     deadlines: Deadlines,
     arrivals: u64,
     version: u64,
-    /// Rises with whatever else than queues and workloads decisions depend on.
+    /// Rises with everything, other than queues and workloads, that decisions depend on.
     stirred: u64,
     /// How often nodes, devices, queues or the configuration have said something else.
     prospects: u64,
     lists: Lists,
     changes: Changes,
-    /// When it was shown last how much the cluster has.
+    /// When it was last shown how much the cluster has.
     numbers_shown: Option<Timestamp>,
-    /// Workloads that are elsewhere on their way than when it was last said how far they are, or may be.
+    /// Workloads whose progress is, or may be, another than it was last said to be.
     moved_workloads: BTreeSet<WorkloadId>,
-    /// Groups that have come, gone or moved to another queue, and their Jobs have not yet.
+    /// Groups that have come, gone or moved to another queue, and whose Jobs have not followed yet.
     moved_groups: BTreeSet<WorkloadId>,
-    /// Who was told something last: others come first then.
+    /// The pods and the workload that were told something last: others come first the next time.
     last_told: LastTold,
 }
 
-/// Those who share a turn when pods are told why they wait: the pods of a namespace in a queue.
+/// The pods that share a turn when pods are told why they wait: those of one namespace in one queue.
 pub(crate) type Lane = (QueueId, Arc<str>);
 
-/// Who was told something last, of pods and of workloads.
+/// Which pods and which workload were told something last.
 #[derive(Debug, Default)]
 struct LastTold {
     lane: Option<Lane>,
@@ -228,7 +233,7 @@ struct LastTold {
 }
 
 impl Cluster {
-    /// A cluster of which nothing has been seen.
+    /// Returns a cluster of which nothing has been seen.
     pub fn new(configuration: Arc<Configuration>) -> Self {
         let mut cluster = Self {
             names: Names::default(),
@@ -273,12 +278,13 @@ impl Cluster {
         cluster
     }
 
-    /// The names of cards and resources that were seen so far.
+    /// Returns the names of cards and resources that were seen so far.
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// What has changed since this was asked last. What only changes numbers of what the cluster has comes once in a while.
+    /// Returns what has changed since the last call. Changes of nothing but the numbers of what the cluster has are shown
+    /// at intervals.
     pub fn take_changes(&mut self) -> Changes {
         let mut changes = std::mem::take(&mut self.changes);
         if changes.total.is_empty() {
@@ -296,42 +302,42 @@ impl Cluster {
         changes
     }
 
-    /// The workloads of which it is to be said how far they are, since they have moved or were put off.
+    /// Returns the workloads whose progress is to be told, since they have moved or were put off.
     pub(crate) fn take_moved_workloads(&mut self) -> BTreeSet<WorkloadId> {
         std::mem::take(&mut self.moved_workloads)
     }
 
-    /// How far these workloads are is said another time.
+    /// Leaves the progress of these workloads to be told another time.
     pub(crate) fn put_off(&mut self, workloads: impl IntoIterator<Item = WorkloadId>) {
         self.moved_workloads.extend(workloads);
     }
 
-    /// Whose pods were told last why they wait.
+    /// Returns the lane whose pods were last told why they wait.
     pub(crate) fn last_told_lane(&self) -> Option<&Lane> {
         self.last_told.lane.as_ref()
     }
 
-    /// A pod of these was told why it waits.
+    /// Notes that a pod of this lane was told why it waits.
     pub(crate) fn note_told_lane(&mut self, lane: Lane) {
         self.last_told.lane = Some(lane);
     }
 
-    /// The workload that was told last how far it is, and its namespace.
+    /// Returns the workload that was last told how far it is, and its namespace.
     pub(crate) fn last_told_workload(&self) -> Option<(WorkloadId, Arc<str>)> {
         self.last_told.workload.clone()
     }
 
-    /// A workload was told how far it is.
+    /// Notes that a workload was told how far it is.
     pub(crate) fn note_told_workload(&mut self, id: WorkloadId) {
         self.last_told.workload = Some((id, Arc::clone(&self.workload(id).namespace)));
     }
 
-    /// The configuration in force.
+    /// Returns the configuration in force.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
     }
 
-    /// Puts another configuration in force: what pods hold is counted anew under it, and every refusal looked at again.
+    /// Puts another configuration in force. What pods hold is counted anew under it, and every refusal is looked at again.
     pub fn set_configuration(&mut self, configuration: Arc<Configuration>, now: Timestamp) {
         let before = std::mem::replace(&mut self.configuration, configuration);
         self.prospects += 1;
@@ -368,12 +374,13 @@ impl Cluster {
         self.version += 1;
     }
 
-    /// Rises with whatever may change what could be had if others held nothing: what nodes, devices, queues and the configuration say.
+    /// A counter that rises with everything that may change what could be had if others held nothing: what nodes, devices,
+    /// queues and the configuration say.
     pub(crate) fn prospects(&self) -> u64 {
         self.prospects
     }
 
-    /// Rises whenever a refused pod could now be let in for a reason that no queue and no node knows of.
+    /// A counter that rises whenever a refused pod could now be let in for a reason that no queue and no node knows of.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }

@@ -30,40 +30,40 @@ pub enum Supply {
     Plugin,
     /// By devices that are allocated to claims.
     Devices,
-    /// In both ways: the same cards, most likely, while a node is moved from one to the other.
+    /// In both ways. Most likely these are the same cards, while a node is moved from one way to the other.
     Both,
 }
 
-/// What is in use of a card that a node has by devices.
+/// How many devices are in use of a card that a node has by devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceUse {
     /// How many are allocated.
     pub allocated: i64,
-    /// How many could be allocated, each by itself.
+    /// How many more could be allocated, each by itself.
     pub free: i64,
     /// How many are allocated of all cards of the same resource.
     pub of_resource: i64,
-    /// How many there are, those included that are kept from new pods.
+    /// How many there are, including devices that are kept from new pods.
     pub there: i64,
 }
 
 /// One card name on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeCard {
-    /// As quotas and pods name it.
+    /// The name that quotas and pods use for it.
     pub card: CardId,
     /// The resource that this node has for it.
     pub resource: ResourceId,
     /// How pods get it.
     pub supply: Supply,
-    /// What is in use of its devices, where those alone are what there is of it.
+    /// How many of its devices are in use, where the node has the card by devices alone.
     pub devices: Option<DeviceUse>,
     /// What discovery found, with the labels that make up the name.
     pub found: discovery::Card,
 }
 
 impl NodeCard {
-    /// How many devices the scheduler could hand out of it, those included that are kept from new pods.
+    /// Returns how many devices of it the scheduler could hand out, including devices that are kept from new pods.
     pub fn all_devices(&self) -> i64 {
         match self.supply {
             Supply::Plugin => 0,
@@ -73,7 +73,7 @@ impl NodeCard {
     }
 }
 
-/// What a node has to allocate, its cards, and what is odd about them, as its labels and device plugins have it.
+/// What a node can allocate, its cards, and what is odd about them, according to its labels and device plugins.
 pub(super) type WithoutDevices = (Amounts, Vec<NodeCard>, Vec<discovery::Problem>);
 
 /// What a node says of itself.
@@ -88,7 +88,8 @@ pub struct Offer {
     labels: Box<[(Arc<str>, Arc<str>)]>,
     /// Annotations on quotas for pods without GPU.
     quota_annotations: Box<[(Box<str>, Box<str>)]>,
-    /// Taints that keep pods away, those for cordoned and unready nodes included before the control plane sets them.
+    /// The taints that keep pods away. Taints for cordoned and unready nodes are included even before the control plane
+    /// sets them.
     pub taints: Vec<Taint>,
     /// What pods may use.
     pub allocatable: Amounts,
@@ -98,12 +99,12 @@ pub struct Offer {
     pub mgpu: Option<MgpuCards>,
     /// What keeps cards from being counted, or is odd about them.
     pub problems: Vec<discovery::Problem>,
-    /// What of this there would be without the cards that it has by devices, where it has such.
+    /// What would remain of all this without the cards that it has by devices, where it has such cards.
     pub(super) without_devices: Option<Box<WithoutDevices>>,
 }
 
 impl Offer {
-    /// Whether the node has cards, or looks like one that has or will have.
+    /// Whether the node has cards, or looks like a node that has or will have cards.
     pub(crate) fn has_signs_of_cards(&self) -> bool {
         !self.cards.is_empty() || !self.problems.is_empty() || self.mgpu.is_some()
     }
@@ -139,24 +140,24 @@ impl Offer {
         }
     }
 
-    /// How much of a dimension there is without devices: by a device plugin.
+    /// Returns how much of a dimension there is by device plugins, without devices.
     pub(super) fn by_plugin(&self, dimension: Dimension) -> i64 {
         let plain = self.without_devices.as_ref().map(|plain| &plain.0);
         plain.unwrap_or(&self.allocatable).get(dimension)
     }
 
-    /// The value of a label.
+    /// Returns the value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
         let found = self.labels.binary_search_by(|(name, _)| (**name).cmp(key));
         found.ok().map(|index| &*self.labels[index].1)
     }
 
-    /// All labels, by key.
+    /// Returns all labels, by key.
     pub(super) fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         self.labels.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// The value of an annotation on quotas for pods without GPU.
+    /// Returns the value of an annotation on quotas for pods without GPU.
     pub(crate) fn quota_annotation(&self, key: &str) -> Option<&str> {
         let mut annotations = self.quota_annotations.iter();
         annotations
@@ -164,7 +165,7 @@ impl Offer {
             .map(|(_, value)| &**value)
     }
 
-    /// What it has of a dimension.
+    /// Returns how much the node has of a dimension.
     #[inline]
     pub(crate) fn amount(&self, dimension: Dimension) -> i64 {
         match dimension {
@@ -176,7 +177,7 @@ impl Offer {
         }
     }
 
-    /// Whether it has room for a request beside what is in use: of cards too that are requested one by one.
+    /// Whether the node has room for a request beside what is in use, including cards that are requested one by one.
     #[inline]
     pub(crate) fn has_room_for(&self, request: &Amounts, used: &Totals) -> bool {
         request
@@ -184,49 +185,51 @@ impl Offer {
             .all(|(dimension, asked)| used.get(dimension) + i128::from(asked) <= i128::from(self.amount(dimension)))
     }
 
-    /// The dimensions that it has something of, or could have.
+    /// Returns the dimensions that the node has something of, or could have.
     pub(super) fn dimensions(&self) -> impl Iterator<Item = Dimension> + '_ {
         let cards = self.cards.iter().map(|card| Dimension::Card(card.card));
         self.allocatable.iter().map(|(dimension, _)| dimension).chain(cards)
     }
 
-    /// Whether new pods may come at all.
+    /// Whether new pods may come to the node at all.
     pub fn is_usable(&self) -> bool {
         self.ready && !self.cordoned
     }
 }
 
-/// What pods hold of a node. Everybody reads it from the [`Node`]; the ledger alone changes it.
+/// What pods hold of a node. It is read through [`Node`], and only the ledger changes it.
 #[derive(Debug, Default)]
 pub struct NodeBooks {
-    /// The requests of the pods that are bound to it or expected on it, and while others are judged what is set aside beside them.
+    /// The requests of the pods that are bound to it or expected on it. While other pods are judged, what is set aside
+    /// counts as well.
     pub used: Totals,
     /// Those pods.
     pub pods: BTreeSet<PodId>,
-    /// What of the requests is only set aside: nobody has it.
+    /// The part of `used` that is only set aside, and that nobody has.
     aside: Totals,
-    /// What queues are charged for them.
+    /// What queues are charged for the node's pods.
     pub(super) charged: Totals,
-    /// And of that, for those that are bound to it or being bound.
+    /// The part of `charged` for pods that are bound to the node or being bound.
     pub(super) charged_in_place: Totals,
-    /// And for those that are not, and can go nowhere else.
+    /// The part of `charged` for pods that are neither, and can go nowhere else.
     pub(super) charged_pinned: Totals,
-    /// What those of them without GPU hold of each resource that is limited for them.
+    /// What the node's pods without GPU hold of each resource that is limited for such pods.
     pub(super) held_without_gpu: Vec<i128>,
-    /// What those hold of each card that it shares through mGPU, by index.
+    /// What the node's pods hold of each card that it shares through mGPU, by index.
     pub gpus: Vec<CardUse>,
-    /// Those of them that ask for mGPU.
+    /// The pods of the node that ask for mGPU.
     pub(super) gpu_pods: BTreeSet<PodId>,
-    /// Its pods that count for whichever of their cards it has: nobody wrote on them which.
+    /// The pods of the node that count for whichever of their cards it has, since nobody wrote on them which card they
+    /// have.
     pub(super) undecided: BTreeSet<PodId>,
 }
 
 /// One node: what it offers and what pods hold of it.
 #[derive(Debug)]
 pub struct Node {
-    /// As pods name it that are on it.
+    /// The name by which pods on the node name it.
     pub name: Arc<str>,
-    /// What it says of itself; nothing while pods name a node that is not there.
+    /// What the node says of itself; none while pods name a node that is not there.
     offer: Option<Offer>,
     books: NodeBooks,
     epoch: u64,
@@ -242,7 +245,7 @@ impl Deref for Node {
 }
 
 impl Node {
-    /// What is counted of it, to be changed.
+    /// Returns what is counted of the node, to be changed.
     #[inline]
     pub(super) fn books(&mut self, _: Pen) -> &mut NodeBooks {
         &mut self.books
@@ -257,40 +260,40 @@ impl Node {
         }
     }
 
-    /// What it says of itself; nothing while pods name a node that is not there.
+    /// Returns what the node says of itself; none while pods name a node that is not there.
     #[inline]
     pub fn offer(&self) -> Option<&Offer> {
         self.offer.as_ref()
     }
 
-    /// It says something else, or nothing any more; what it said before.
+    /// Sets what the node says; none where it is gone. Returns what it said before.
     pub(super) fn say(&mut self, offer: Option<Offer>) -> Option<Offer> {
         std::mem::replace(&mut self.offer, offer)
     }
 
-    /// It was seen in this list of all nodes.
+    /// Notes that the node was seen in this list of all nodes.
     pub(super) fn see(&mut self, epoch: u64) {
         self.epoch = epoch;
     }
 
-    /// Whether it has not been seen in a list so late.
+    /// Whether the node has not been seen in a list as late as this.
     pub(super) fn is_missing_in(&self, epoch: u64) -> bool {
         self.epoch < epoch
     }
 
-    /// The card of this name, where the node has it.
+    /// Returns the card of this name, where the node has it.
     pub fn card(&self, card: CardId) -> Option<&NodeCard> {
         self.offer.as_ref()?.cards.iter().find(|known| known.card == card)
     }
 
-    /// How many of one of its cards are in use, and how many are not.
+    /// Returns how many of one of its cards are in use, and how many are not.
     pub fn use_of(&self, card: &NodeCard) -> (i128, i128) {
         let (held, says_which) = self.held_of(card);
         let total = i128::from(card.found.count);
         let Some(devices) = card.devices else {
             return (held, (total - held).max(0));
         };
-        // Who was let in and has not been given devices yet, gets some of these.
+        // Pods that were let in and have not been given devices yet get some of these.
         let given = if says_which {
             devices.allocated
         } else {
@@ -301,8 +304,8 @@ impl Node {
         (i128::from(devices.allocated) + expected, free)
     }
 
-    /// How many of one of its cards pods hold. Where it has several that are counted by one resource, those that say which; whether
-    /// that is so.
+    /// Returns how many of one of its cards pods hold. Where the node has several cards that are counted by one resource,
+    /// only pods that say which card they have are counted; the second value says whether this is so.
     fn held_of(&self, card: &NodeCard) -> (i128, bool) {
         let mut cards = self.offer.iter().flat_map(|offer| &offer.cards);
         let is_by_plugin = card.supply == Supply::Plugin;
@@ -320,13 +323,13 @@ impl Node {
 }
 
 impl NodeBooks {
-    /// What pods hold of a dimension, without what is only set aside: who is let in meanwhile changes the tallies of cards, and what he
-    /// changes of them is not always the same beside more.
+    /// Returns what pods hold of a dimension, without what is only set aside. A pod that is let in meanwhile changes the
+    /// tallies of cards, and with what is set aside included it would not always change them by the same amount.
     fn held(&self, dimension: Dimension) -> i128 {
         self.used.get(dimension) - self.aside.get(dimension)
     }
 
-    /// So much is set aside, or no longer (`sign`): it counts as used.
+    /// Counts this as set aside, and therefore as used, or no longer (`sign`).
     pub(super) fn set_aside(&mut self, request: &Amounts, sign: i128) {
         for (dimension, amount) in request.iter() {
             let amount = sign * i128::from(amount);
@@ -362,7 +365,7 @@ fn read_taints(node: &crds::node::Node<Box<str>>, pool: &mut TextPool) -> Vec<Ta
             effect: pool.get(taint.effect.as_deref().unwrap_or_default()),
         })
         .collect();
-    // The control plane sets these a moment later; a decision in between must see them too.
+    // The control plane sets these taints a moment later. A decision made in between must see them too.
     for (holds, key) in [
         (node.spec.unschedulable, UNSCHEDULABLE_TAINT),
         (!node.is_ready(), NOT_READY_TAINT),
@@ -382,7 +385,8 @@ fn read_taints(node: &crds::node::Node<Box<str>>, pool: &mut TextPool) -> Vec<Ta
     taints
 }
 
-/// A quantity that can't be read counts as absent; for cards, discovery says so in the inventory.
+/// Reads the allocatable quantities. A quantity that can't be read counts as absent; for cards, discovery says so in the
+/// inventory.
 fn read_allocatable(allocatable: &TextMap<Box<str>>, names: &mut Names) -> Amounts {
     allocatable
         .iter()

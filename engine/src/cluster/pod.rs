@@ -22,21 +22,22 @@ use crate::task::Task;
 pub enum Stage {
     /// Only Cardgate's gate holds it.
     Waiting,
-    /// Another gate holds it, or it is being deleted before it ran: no quota is held, and it is not its turn.
+    /// Another gate holds it, or it is being deleted before it ran. It holds no quota, and it has no turn.
     Blocked,
-    /// Let in, but not yet seen without its gate: events that still show the gate are older than the decision.
+    /// It was let in, but has not yet been seen without its gate: events that still show the gate are older than the
+    /// decision.
     Admitting {
-        /// Until when one of a gang keeps its place though it could not be written; then it counts as waiting again. What is being
-        /// written keeps its place until there is an answer.
+        /// Until when a pod of a gang keeps its place though it could not be written. After that it counts as waiting
+        /// again. A pod that is being written keeps its place until there is an answer.
         until: Timestamp,
         /// Whether the API server has confirmed the patch.
         written: bool,
     },
-    /// Without a gate and not on a node yet.
+    /// It has no gate and is not on a node yet.
     Unbound {
-        /// When it was first seen so, or when that was looked at last.
+        /// When it was first seen in this stage, or when Cardgate last checked on it.
         since: Timestamp,
-        /// How often it was looked at in vain.
+        /// How often Cardgate checked on it in vain.
         looks: u8,
     },
     /// It has its node: the kubelet runs it, or is about to.
@@ -48,31 +49,31 @@ pub enum Stage {
 pub struct Evicting {
     /// Since when it is being evicted.
     pub since: Option<Timestamp>,
-    /// Until when that is not tried again.
+    /// Until when no further eviction is tried.
     pub spared_until: Option<Timestamp>,
-    /// How often the API server has refused it.
+    /// How often the API server has refused the eviction.
     pub refused: u32,
 }
 
 /// How a pod waits.
 #[derive(Debug, Clone)]
 pub struct Waits {
-    /// What it has in common with others.
+    /// What it has in common with other waiting pods.
     pub shape: Arc<Shape>,
-    /// Its place among those.
+    /// Its place among these.
     pub place: Place,
-    /// Since when: before it had another gate, or there was nothing of it.
+    /// Since when it waits. Before that, another gate held it, or nothing was known of it.
     pub since: Timestamp,
     /// What counts as requested while it waits: its first card.
     pub asked: Charge,
-    /// Where it stands aside for a while: until when.
+    /// Until when it stands aside, where it does.
     pub aside_until: Option<Timestamp>,
     /// How often the API server has refused to let it in since it asks for this.
     pub write_refusals: u32,
 }
 
 impl Waits {
-    /// For what it stands aside, where it does.
+    /// Returns why it stands aside, where it does.
     pub(crate) fn aside_reason(&self) -> Option<Reason> {
         self.aside_until.map(|_| match self.write_refusals {
             0 => Reason::ReservationTimeout,
@@ -81,26 +82,27 @@ impl Waits {
     }
 }
 
-/// What is known of a pod: what it asks for, where it is on its way, and what it holds there.
+/// What is known of a pod: what it asks for, how far it has come, and what it holds.
 #[derive(Debug)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "what a pod is and is not, each by its own name"
 )]
 pub struct Pod {
-    /// Tells it from one that had its name before.
+    /// Tells it from an earlier pod of the same name.
     pub uid: Arc<str>,
-    /// Where it is; others there may read of it.
+    /// Its namespace. Others in that namespace may read about it.
     pub namespace: Arc<str>,
-    /// As its namespace has it once at a time.
+    /// Its name, unique in its namespace at any time.
     pub name: Arc<str>,
     /// When it was created.
     pub created: Timestamp,
     /// When it was first seen.
     pub seen: Timestamp,
-    /// The queue it is charged to; none where Cardgate does not manage the pod.
+    /// The queue that is charged for it; none where Cardgate does not manage the pod.
     pub queue: Option<QueueId>,
-    /// Whether what says so was there when it was read, itself or its group, so that nothing that comes later does.
+    /// Whether its queue is final: what names the queue, the pod itself or its group, was there when the pod was read, so
+    /// that nothing that comes later names it.
     pub queue_is_settled: bool,
     /// What it asks for.
     pub task: Task,
@@ -108,55 +110,56 @@ pub struct Pod {
     pub stage: Stage,
     /// What it holds of its queue.
     pub charge: Option<Charge>,
-    /// Pods of higher priority are taken back later.
+    /// Its priority: pods of higher priority are taken back later.
     pub priority: i32,
     /// Whether it is to make room for another one.
     pub eviction: Evicting,
     /// The node whose room it holds: the one it is bound to, or expected on.
     pub room: Option<NodeId>,
-    /// Where it is being deleted: when its grace period ends.
+    /// When its grace period ends, where it is being deleted.
     pub deleted: Option<Timestamp>,
-    /// Where it runs and may not for ever (`activeDeadlineSeconds`): when it is over at the latest, its grace period included.
+    /// When it is over at the latest, its grace period included, where it runs and has a time limit
+    /// (`activeDeadlineSeconds`).
     pub ends: Option<Timestamp>,
-    /// The cards written on it when it was let in, or those that its claims got.
+    /// The cards that were written on it when it was let in, or that its claims got.
     pub assigned: Option<Alternative>,
     /// The `PodGroup` it belongs to.
     pub group: Option<WorkloadId>,
-    /// The task that it does of that group.
+    /// The task that it does in that group.
     pub task_spec: Option<Arc<str>>,
     /// The Job that made it, where that Job asks for its cards in advance.
     pub job: Option<WorkloadId>,
-    /// The UID that it gives that Job: anybody may write the kind and name of any.
+    /// The UID that it gives for that Job: anybody may write the kind and name of any Job.
     pub job_uid: Option<Box<str>>,
-    /// Whether a scheduler has it bound to the node of its room, as far as is known: that is being written, or is written and
-    /// not yet seen.
+    /// Whether a scheduler has bound it to the node of its room, as far as is known: the binding is being written, or is
+    /// written and not yet seen.
     pub binding: bool,
-    /// Whether it can go to the node of its room alone, whoever places it.
+    /// Whether it can go only to the node of its room, whoever places it.
     pub has_one_node: bool,
-    /// The mGPU cards written on it; before they are, those it is expected on.
+    /// The mGPU cards written on it; before they are written, the cards that it is expected on.
     pub gpus: Option<CardLists>,
-    /// Whether such cards stand on it.
+    /// Whether mGPU cards are written on it.
     pub gpus_are_written: bool,
     /// The controller that will replace it.
     pub controller: Option<Controller>,
-    /// How often its controller's pods had come back unplaced when it came; from when it is in, when it was let in.
+    /// How often its controller's pods had come back unplaced when it came; once it is in, when it was let in.
     pub returns: u32,
-    /// Whether Cardgate may look at it at all.
+    /// Whether Cardgate may manage it at all.
     pub reachable: bool,
-    /// Whether a queue is charged for it since it asks for cards, and for nothing that it says.
+    /// Whether a queue is charged for it only because it asks for cards, and not because of anything that it names.
     pub charged_for_cards: bool,
-    /// Whether its group was made for it, or for its controller, by Volcano's controllers, and it names nothing else: where nobody has held it,
-    /// it came into that group when it was there already.
+    /// Whether Volcano's controllers made its group, for it or for its controller, and it names nothing else. Where nobody
+    /// has held it, it was already there when it came into that group.
     pub has_group_made_for_it: bool,
     /// Whether Cardgate's gate was seen on it.
     pub was_held: bool,
     /// Whether it has any annotation.
     pub has_annotations: bool,
-    /// Whether it claims devices which are no cards, or of which that is not known: no queue is charged for them.
+    /// Whether it claims devices that are not cards, or that may not be cards: no queue is charged for these.
     pub claims_other_devices: bool,
-    /// The gates of others that hold it, as it is told.
+    /// The gates of others that hold it, as it is told about them.
     pub other_gates: Option<Box<str>>,
-    /// How it waits; kept until it is seen without its gate, in case the decision can't be carried out.
+    /// How it waits. This is kept until the pod is seen without its gate, in case the decision can't be carried out.
     pub waits: Option<Waits>,
     /// The reason it was told last.
     pub told: Option<Reason>,
@@ -166,7 +169,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Whether a later look at it shows nothing that matters: neither what it says nor what has come of it.
+    /// Whether a later reading of it shows nothing new that matters, neither in what it says nor in what has come of it.
     pub(super) fn is_as_seen_in(&self, later: &Self) -> bool {
         let Self {
             queue,
@@ -192,7 +195,7 @@ impl Pod {
             other_gates,
             waits,
             shown_as_waiting,
-            // The pod's for ever, or Cardgate's own notes of it.
+            // These never change for the pod, or are Cardgate's own notes of it.
             uid: _,
             namespace: _,
             name: _,
@@ -225,34 +228,35 @@ impl Pod {
     }
 }
 
-/// Times of creation are whole seconds, cut off: a pod that was seen this soon came when it was seen.
+/// Times of creation are cut off to whole seconds. A pod that was seen this soon after its creation came when it was seen.
 const CREATION_RESOLUTION: SignedDuration = SignedDuration::from_secs(2);
 
 impl Pod {
-    /// Puts on a pod what it holds. One of a queue that holds nothing has no room either, unless it has its node.
+    /// Sets what the pod is charged. A pod of a queue that is charged nothing has no room either, unless the pod has its
+    /// node.
     pub(super) fn put_charge(&mut self, charge: Option<Charge>) {
         self.charge = charge;
         let has_room = self.charge.is_some() || self.queue.is_none() || self.stage == Stage::Bound;
         self.room = self.room.filter(|_| has_room);
     }
 
-    /// Whether a scheduler has chosen its node, rather than that it is only expected there.
+    /// Whether a scheduler has chosen its node. Otherwise it is only expected there.
     pub(crate) fn is_placed(&self) -> bool {
         self.binding || self.stage == Stage::Bound
     }
 
-    /// Whether it says where it goes and which mGPU cards it has there: both stand, whatever becomes of its binding.
+    /// Whether it says both where it goes and which mGPU cards it has there. Both stand, whatever becomes of its binding.
     pub(crate) fn says_its_cards(&self) -> bool {
         self.has_one_node && self.gpus_are_written
     }
 
-    /// Whether it came to belong to its group when it was there already, and names nothing else: the door had no reason to hold it but what
-    /// it asks for.
+    /// Whether it came into its group when it was there already, and names nothing else. The webhook had no reason to hold
+    /// it except what it asks for.
     pub(crate) fn joined_later(&self) -> bool {
         self.has_group_made_for_it && !self.was_held
     }
 
-    /// Whether it is seen to have been let in, or was never held.
+    /// Whether it was seen to have been let in, or was never held.
     pub(crate) fn is_in(&self) -> bool {
         match self.stage {
             Stage::Waiting | Stage::Blocked | Stage::Admitting { .. } => false,
@@ -260,7 +264,7 @@ impl Pod {
         }
     }
 
-    /// What it requests with the cards that it has, or would have.
+    /// Returns what it requests with the cards that it has, or would have.
     #[inline]
     pub(crate) fn request(&self) -> &Arc<Amounts> {
         let charged = || self.charge.as_ref()?.alternative.as_ref();
@@ -269,14 +273,14 @@ impl Pod {
             .request_with(alternative.or_else(|| self.task.alternatives.first()))
     }
 
-    /// What it is a part of; none where it stands for itself.
+    /// Returns the group or the controller that it is a part of; none where it stands for itself.
     pub(crate) fn whole(&self) -> Option<Whole> {
         let group = self.group.map(Whole::Group);
         let controller = self.controller.as_ref().filter(|made_by| made_by.object().is_some());
         group.or_else(|| controller.cloned().map(Whole::Controller))
     }
 
-    /// Which pod it is, for those who act on it or report about it.
+    /// Returns which pod it is, for callers that act on it or report about it.
     pub fn to_ref(&self) -> PodRef {
         PodRef {
             namespace: Arc::clone(&self.namespace),
@@ -285,13 +289,13 @@ impl Pod {
         }
     }
 
-    /// Since when the pod waits for nobody else; none where it does not wait.
+    /// Returns since when the pod waits for nobody but Cardgate; none where it does not wait.
     pub(crate) fn waits_since(&self) -> Option<Timestamp> {
         let waits = self.waits.as_ref()?;
         Some(waits.since.max(self.created))
     }
 
-    /// When the pod came, as exactly as that can be known.
+    /// Returns when the pod came, as exactly as that can be known.
     pub fn arrived(&self) -> Timestamp {
         if self.seen.duration_since(self.created) < CREATION_RESOLUTION {
             self.seen

@@ -19,8 +19,8 @@ use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Inqueue;
 use crate::names::{CardId, Names};
 
-/// The name of the queue that is none, and that no Queue can have: pods that `CrossQuota` alone holds wait in it. It limits
-/// nothing.
+/// The name of the queue that stands for no queue, and that no Queue object can have. Pods that `CrossQuota` alone holds
+/// wait in it. It limits nothing.
 pub(crate) const NAMELESS: &str = "";
 
 /// What a queue says of itself.
@@ -32,31 +32,31 @@ pub struct Terms {
     pub created: Timestamp,
     /// Queues of higher priority go first.
     pub priority: i32,
-    /// Set where the queue takes no pods: its state.
+    /// The state of the queue, where the queue takes no pods.
     pub closed: Option<Box<str>>,
-    /// CPU, memory and card quotas; why they can't be read, where they can't.
+    /// CPU, memory and card quotas, or why they can't be read.
     pub quota: Result<Quota, Box<str>>,
-    /// Which namespaces may use it; why that can't be read, where it can't.
+    /// Which namespaces may use the queue, or why that can't be read.
     pub access: Result<QueueAccess, Box<str>>,
     /// The queue that it is a part of, where it names one.
     pub parent: Option<Box<str>>,
-    /// Whether what it has beyond what it deserves may be taken back.
+    /// Whether what the queue has beyond what it deserves may be taken back.
     pub reclaimable: bool,
 }
 
-/// What a queue may have, should have, and has for certain: resources by its spec, cards by its annotations (Capacity Card,
-/// **Queue Annotations for Card Quotas**).
+/// What a queue may have, what it should have and what is guaranteed to it: resources by its spec, cards by its
+/// annotations (Capacity Card, **Queue Annotations for Card Quotas**).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// The most that it may have: what `spec.capability` names, and the cards.
+    /// The most that the queue may have: what `spec.capability` names, and the cards.
     pub capability: Bounds,
-    /// What it should have while others want it too.
+    /// What the queue should have while others want it too.
     pub deserved: Bounds,
-    /// What is kept free for it.
+    /// What is kept free for the queue.
     pub guarantee: Amounts,
-    /// Neither `spec.capability` nor a card quota is there.
+    /// Whether there is neither `spec.capability` nor a card quota.
     pub is_empty: bool,
-    /// The cards that any of these names, by name; 0 included.
+    /// The cards that any of these names, sorted by name. Cards with an amount of 0 are included.
     pub cards: Box<[CardId]>,
 }
 
@@ -85,14 +85,14 @@ impl Quota {
         }
     }
 
-    /// The capability in one dimension; 0 where it is not named.
+    /// Returns the capability in one dimension; 0 where it is not named.
     pub fn limit(&self, dimension: Dimension) -> i64 {
         self.capability.get(dimension).unwrap_or(0)
     }
 }
 
 impl Terms {
-    /// Takes in what a queue says of itself.
+    /// Reads what a queue says of itself.
     pub fn read(queue: &volcano::Queue, names: &mut Names) -> Self {
         let annotations = queue.metadata.annotations.as_ref();
         let said = QueueTerms::read(&queue.spec, |key| annotations?.get(key).map(String::as_str));
@@ -117,7 +117,7 @@ impl Terms {
         }
     }
 
-    /// Terms of a queue that could not be read at all: it takes nothing until it is mended.
+    /// Returns the terms of a queue that could not be read at all. Such a queue takes nothing until it is mended.
     pub fn unreadable(uid: &str, reason: &str) -> Self {
         Self {
             uid: uid.into(),
@@ -131,7 +131,7 @@ impl Terms {
         }
     }
 
-    /// What keeps the queue from admitting anything, in the order a user should mend it.
+    /// Returns what keeps the queue from admitting anything. Problems come in the order in which a user should mend them.
     pub fn problem(&self) -> Option<&str> {
         self.quota
             .as_ref()
@@ -141,42 +141,42 @@ impl Terms {
     }
 }
 
-/// What pods and workloads hold of a queue and ask of it. Everybody reads it from the [`Queue`]; the ledger alone changes it.
+/// What pods and workloads hold of a queue and ask of it. It is read through [`Queue`], and only the ledger changes it.
 #[derive(Debug, Default)]
 pub struct QueueBooks {
-    /// What its admitted pods hold.
+    /// What the queue's admitted pods hold.
     pub allocated: Totals,
     /// The pods that hold that.
     pub holders: Holders,
-    /// The pods that want to be let in, by what tells them apart.
+    /// The pods that want to be let in, grouped by what tells them apart.
     pub waiting: Waiting,
-    /// What of that its workloads hold beyond their minimum.
+    /// The part of `allocated` that the queue's workloads hold beyond their minimum.
     pub elastic: Totals,
-    /// What it keeps for workloads that are in it and whose pods have not taken over.
+    /// What the queue keeps for workloads that are in it and whose pods have not taken over.
     pub inqueue: Inqueue,
-    /// The workloads that it keeps something for.
+    /// The workloads that the queue keeps something for.
     pub(super) keeps_for: BTreeSet<WorkloadId>,
-    /// The queues that are parts of it.
+    /// The sums over the queues that are parts of this queue.
     pub below: Below,
 }
 
 /// One queue: what it may have, what it holds and what waits in it.
 #[derive(Debug)]
 pub struct Queue {
-    /// As pods and other queues name it.
+    /// The name by which pods and other queues name it.
     pub name: Arc<str>,
-    /// What it says of itself; nothing while pods name a queue that is not there.
+    /// What the queue says of itself; none while pods name a queue that is not there.
     terms: Option<Terms>,
     books: QueueBooks,
-    /// Workloads that wait to be let into it.
+    /// The workloads that wait to be let into the queue.
     in_line: BTreeSet<WorkloadId>,
-    /// How many pods and workloads name it, in whatever stage.
+    /// How many pods and workloads name the queue, in whatever stage.
     members: usize,
     /// Rises whenever a refused pod could now be let in as far as this queue is concerned.
     version: u64,
-    /// The queue that it is a part of.
+    /// The queue that this queue is a part of.
     parent: Option<QueueId>,
-    /// What is wrong with what it says about that.
+    /// What is wrong with what the queue says about its parent.
     misplaced: Option<Box<str>>,
     epoch: u64,
 }
@@ -191,7 +191,7 @@ impl Deref for Queue {
 }
 
 impl Queue {
-    /// What is counted of it, to be changed.
+    /// Returns what is counted of the queue, to be changed.
     #[inline]
     pub(super) fn books(&mut self, _: Pen) -> &mut QueueBooks {
         &mut self.books
@@ -211,48 +211,48 @@ impl Queue {
         }
     }
 
-    /// What it says of itself; nothing while pods name a queue that is not there.
+    /// Returns what the queue says of itself; none while pods name a queue that is not there.
     pub fn terms(&self) -> Option<&Terms> {
         self.terms.as_ref()
     }
 
-    /// It says something else, or nothing any more.
+    /// Sets what the queue says of itself; none where it is gone.
     pub(super) fn say(&mut self, terms: Option<Terms>) {
         self.terms = terms;
         self.version += 1;
     }
 
-    /// It was seen in this list of all queues.
+    /// Notes that the queue was seen in this list of all queues.
     pub(super) fn see(&mut self, epoch: u64) {
         self.epoch = epoch;
     }
 
-    /// Whether it is there, and has not been seen in a list so late.
+    /// Whether the queue is there, and has not been seen in a list as late as this.
     pub(super) fn is_missing_in(&self, epoch: u64) -> bool {
         self.terms.is_some() && self.epoch < epoch
     }
 
-    /// Whether it is there, or a pod or a workload names it.
+    /// Whether the queue is there, or a pod or a workload names it.
     pub(crate) fn is_known(&self) -> bool {
         self.terms.is_some() || self.members > 0
     }
 
-    /// One more names it.
+    /// Notes that one more pod or workload names the queue.
     pub(super) fn join(&mut self) {
         self.members += 1;
     }
 
-    /// One that named it names it no longer.
+    /// Notes that one pod or workload fewer names the queue.
     pub(super) fn quit(&mut self) {
         self.members -= 1;
     }
 
-    /// Workloads that wait to be let into it.
+    /// Returns the workloads that wait to be let into the queue.
     pub fn in_line(&self) -> &BTreeSet<WorkloadId> {
         &self.in_line
     }
 
-    /// A workload waits to be let into it from now on, or waits no longer.
+    /// Notes that a workload waits to be let into the queue from now on, or waits no longer.
     pub(super) fn line_up(&mut self, id: WorkloadId, waits: bool) {
         if waits {
             self.in_line.insert(id);
@@ -261,47 +261,47 @@ impl Queue {
         }
     }
 
-    /// Rises whenever a refused pod could now be let in as far as this queue is concerned.
+    /// A counter that rises whenever a refused pod could now be let in as far as this queue is concerned.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Whoever it refused could now be let in.
+    /// Notes that pods and workloads which this queue refused could now be let in.
     pub(super) fn wake(&mut self) {
         self.version += 1;
     }
 
-    /// What rose meanwhile was only tried.
+    /// Sets the version back, where what raised it meanwhile was only tried.
     pub(super) fn set_version(&mut self, version: u64) {
         self.version = version;
     }
 
-    /// The queue that it is a part of.
+    /// Returns the queue that this queue is a part of.
     pub fn parent(&self) -> Option<QueueId> {
         self.parent
     }
 
-    /// What is wrong with what it says about that.
+    /// Returns what is wrong with what the queue says about its parent.
     pub(super) fn misplaced(&self) -> Option<&str> {
         self.misplaced.as_deref()
     }
 
-    /// It is part of this queue, or its place is wrong.
+    /// Sets which queue this queue is a part of, and what is wrong with its place, if anything.
     pub(super) fn stand(&mut self, parent: Option<QueueId>, problem: Option<Box<str>>) {
         (self.parent, self.misplaced) = (parent, problem);
     }
 
-    /// Whether this is the queue that is none, for pods that no queue is charged for.
+    /// Whether this is the queue that stands for no queue, for pods that no queue is charged for.
     pub(crate) fn is_nameless(&self) -> bool {
         *self.name == *NAMELESS
     }
 
-    /// The quota, where the queue is there and its quota can be read.
+    /// Returns the quota, where the queue is there and its quota can be read.
     pub fn quota(&self) -> Option<&Quota> {
         self.terms.as_ref()?.quota.as_ref().ok()
     }
 
-    /// What keeps the queue from admitting anything, in the order a user should mend it.
+    /// Returns what keeps the queue from admitting anything. Problems come in the order in which a user should mend them.
     pub fn problem(&self) -> Option<&str> {
         let of_terms = self.terms.as_ref().and_then(Terms::problem);
         of_terms.or(self.misplaced.as_deref())

@@ -1,8 +1,9 @@
-//! Which queues are to be looked at in a round: a thousand to which nothing has happened are not.
+//! Chooses the queues to look at in a round, so that queues to which nothing has happened cost nothing, even a thousand of
+//! them.
 //!
-//! A queue rests that refuses all that waits in it, until something changes that its refusals depend on. Its own changes nobody
-//! has to think of: whoever gets hold of a queue to change it makes it restless. What else they depend on has a version, which
-//! is compared before each look.
+//! A queue that refuses all that waits in it rests until something changes that its refusals depend on. Changes to the
+//! queue itself need no care: every mutable access to a queue makes it restless. Everything else that refusals depend on
+//! has a version, which is compared before each look.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, Index, IndexMut};
@@ -14,15 +15,15 @@ use super::Cluster;
 use crate::ids::{Id, QueueId, WorkloadId};
 use crate::table::Table;
 
-/// A table that knows what in it somebody may have changed.
+/// A table that knows which of its things may have been changed.
 #[derive(Debug)]
 pub(super) struct Watched<I, T> {
     table: Table<I, T>,
-    /// What may have changed, each once.
+    /// The things that may have changed, each once.
     touched: Vec<I>,
-    /// Whether each is among them, by its number.
+    /// Whether each thing is in `touched`, by its number.
     is_touched: Vec<bool>,
-    /// How often anybody got hold of one to change it.
+    /// How often a thing was accessed to be changed.
     accesses: u64,
 }
 
@@ -52,14 +53,14 @@ impl<I: Id, T> Watched<I, T> {
         self.table.remove(key)
     }
 
-    /// What lies in all places, to be changed.
+    /// Returns the things in all places, to be changed.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (I, &mut T)> {
         self.accesses += 1;
         self.touch_all();
         self.table.iter_mut()
     }
 
-    /// This counts as changed.
+    /// Counts this thing as changed.
     #[inline]
     fn touch(&mut self, id: I) {
         let place = id.index();
@@ -77,7 +78,7 @@ impl<I: Id, T> Watched<I, T> {
         }
     }
 
-    /// One of those that may have changed; it has not from now on.
+    /// Returns a thing that may have changed. From now on it counts as unchanged.
     fn next_touched(&mut self) -> Option<I> {
         let id = self.touched.pop()?;
         self.is_touched[id.index()] = false;
@@ -112,26 +113,26 @@ impl<I: Id, T> IndexMut<I> for Watched<I, T> {
     }
 }
 
-/// How often anything has changed that decisions depend on, or was taken in hand to be changed. As long as nothing of this
-/// rises, a question has the answer that it had, but for what time brings.
+/// How often anything that decisions depend on has changed, or was accessed to be changed. As long as none of these
+/// counters rises, a question has the same answer as before, except for what time brings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Stirs {
     queues: u64,
     workloads: u64,
-    /// What pods hold, which nodes are gone, and what became of evictions.
+    /// Changes of what pods hold and of which nodes are gone, and outcomes of evictions.
     others: u64,
     node_changes: u64,
     version: u64,
 }
 
-/// What a queue's refusals depend on besides itself.
+/// What a queue's refusals depend on besides the queue itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Cause {
     /// A queue above it.
     Queue(QueueId),
-    /// A workload whose pods wait in it, or that waits for it.
+    /// A workload whose pods wait in the queue, or that itself waits for the queue.
     Workload(WorkloadId),
-    /// What all queues come to together.
+    /// The sums over all queues.
     Top,
     /// What nodes have free.
     Nodes,
@@ -140,7 +141,7 @@ enum Cause {
 /// What the refusals of a queue depend on.
 #[derive(Debug, Default)]
 pub(crate) struct Dependence {
-    /// How many levels from the queue upwards.
+    /// How many levels from the queue upwards they depend on.
     pub(crate) levels: usize,
     /// Whether a change of a node could help.
     pub(crate) nodes: bool,
@@ -148,30 +149,30 @@ pub(crate) struct Dependence {
     pub(crate) workloads: Vec<WorkloadId>,
 }
 
-/// Those that rest until something else than themselves changes.
+/// Queues that rest until a cause other than themselves changes.
 #[derive(Debug)]
 struct Resting {
-    /// The version that they have seen of that.
+    /// The version of the cause that these queues have seen.
     version: u64,
     queues: BTreeSet<QueueId>,
 }
 
-/// Who rests, and who is to be looked at.
+/// Which queues rest, and which are to be looked at.
 #[derive(Debug, Default)]
 pub(super) struct Rest {
     by_cause: BTreeMap<Cause, Resting>,
-    /// The cluster's version at which those were looked at that rest.
+    /// The cluster's version when the resting queues were looked at.
     version: u64,
-    /// Those to be looked at now.
+    /// The queues to be looked at now.
     due: Vec<QueueId>,
-    /// How much had happened when it was checked last that those rest rightly, and in which second that was.
+    /// The counters and the second when it was last checked that resting queues rest rightly.
     checked: Option<(Stirs, i64)>,
 }
 
 impl Cluster {
-    /// Gets ready to look at the queues that may have something to judge.
+    /// Prepares a look at the queues that may have something to judge.
     pub(crate) fn begin_look(&mut self) {
-        // What no queue knows of may let in whatever waits.
+        // A change that no queue knows of may let in whatever waits.
         if std::mem::replace(&mut self.rest.version, self.version) != self.version {
             self.rest.by_cause.clear();
             self.queues.touch_all();
@@ -189,12 +190,13 @@ impl Cluster {
         self.rest.due.dedup();
     }
 
-    /// One of the queues that may have something to judge. It rests from now on, unless it is stirred again.
+    /// Returns one of the queues that may have something to judge. The queue rests from now on, unless it is stirred
+    /// again.
     pub(crate) fn next_to_look_at(&mut self) -> Option<QueueId> {
         self.rest.due.pop()
     }
 
-    /// How much has happened so far.
+    /// Returns the counters of what has happened so far.
     pub(super) fn stirs(&self) -> Stirs {
         Stirs {
             queues: self.queues.accesses,
@@ -205,8 +207,8 @@ impl Cluster {
         }
     }
 
-    /// Whether what rests is to be looked at nevertheless this once, in debug builds: where anything has happened since that was done last, and
-    /// once in each second. An operator asks five times a second.
+    /// Whether resting queues are to be looked at nevertheless this once, in debug builds: where anything has happened
+    /// since the last such check, and once in each second. An operator asks five times a second.
     pub(crate) fn take_rest_check(&mut self, now: Timestamp) -> bool {
         if !cfg!(debug_assertions) {
             return false;
@@ -217,19 +219,19 @@ impl Cluster {
         is_new
     }
 
-    /// What happened since was only tried, and everything is as it was.
+    /// Sets the counters back, since what happened meanwhile was only tried and everything is as it was.
     pub(super) fn forget_stirs(&mut self, before: Stirs) {
         self.queues.accesses = before.queues;
         self.workloads.accesses = before.workloads;
         self.stirred = before.others;
     }
 
-    /// A queue is to be looked at again, also if nothing happens to it.
+    /// Makes a queue be looked at again, even if nothing happens to it.
     pub(crate) fn stir_queue(&mut self, id: QueueId) {
         self.queues.touch(id);
     }
 
-    /// A queue rests that has nothing to judge, until something changes that its refusals depend on.
+    /// Lets a queue that has nothing to judge rest, until something changes that its refusals depend on.
     pub(crate) fn rest_queue(&mut self, id: QueueId, dependence: Dependence) {
         let levels = self.ancestry(id).skip(1).map(Cause::Queue).chain([Cause::Top]);
         let mut causes: Vec<_> = levels.take(dependence.levels.saturating_sub(1)).collect();
@@ -255,7 +257,7 @@ impl Cluster {
         }
     }
 
-    /// Stirs those that rest until this changes, if it has.
+    /// Stirs the queues that rest until this cause changes, if it has changed.
     fn wake_resting(&mut self, cause: Cause) {
         let resting = self.rest.by_cause.get(&cause);
         if resting.is_none_or(|resting| resting.version == self.version_of_cause(cause)) {

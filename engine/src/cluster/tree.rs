@@ -1,8 +1,9 @@
-//! Queues under queues: whose part each is, and what it takes to let something into all of them (the capacity document,
-//! **Hierarchical queues**). Without `enableHierarchy` every queue stands directly below the cluster, by the same rules.
+//! Queues under queues: which queue is part of which, and what it takes to let something into all of them (the capacity
+//! document, **Hierarchical queues**). Without `enableHierarchy` every queue stands directly below the cluster, by the
+//! same rules.
 //!
-//! What a queue holds is counted upwards pod by pod (`ledger/upwards.rs`). Only when a queue says something else about its place or about its
-//! guarantee, the tree is grown anew, before the next decision.
+//! What a queue holds is counted upwards pod by pod (`ledger/upwards.rs`). The tree is grown anew only when a queue says
+//! something else about its place or its guarantee, before the next decision.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Deref;
@@ -18,48 +19,48 @@ use crate::amounts::{Amounts, Bounds, Dimension, Totals};
 use crate::ids::{Id as _, QueueId};
 use crate::policies::capacity::{self, Level};
 
-/// What the whole cluster comes to. Everybody reads it from the [`Top`]; the ledger alone changes it.
+/// The sums over the whole cluster. They are read through [`Top`], and only the ledger changes them.
 #[derive(Debug, Default)]
 pub struct TopBooks {
-    /// What the queues without a parent come to.
+    /// The sums over the queues without a parent.
     pub below: Below,
-    /// What pods have of the nodes, and what the nodes can still give.
+    /// What pods have of the nodes, plus what the nodes can still give.
     pub total: Totals,
-    /// What nodes could give that take no pods at the moment.
+    /// What the nodes could give that take no pods at the moment.
     pub(super) away: Totals,
-    /// What pods have of the nodes that no queue is charged for.
+    /// What pods have of nodes without any queue being charged for it.
     pub(super) uncharged: Totals,
 }
 
-/// The cluster as what all queues are parts of.
+/// The cluster as the root that all queues are parts of.
 #[derive(Debug, Default)]
 pub struct Top {
     books: TopBooks,
     /// Rises whenever there is more of anything for queues than before.
     version: u64,
-    /// Whether queues say something else about their places or guarantees than the tree has.
+    /// Whether queues say something else about their places or guarantees than the tree shows.
     is_stale: bool,
 }
 
 impl Queue {
-    /// What the pods in it and below it have.
+    /// Returns what the pods in the queue and in the queues below it have.
     pub fn allocated_in_all(&self, dimension: Dimension) -> i128 {
         self.allocated.get(dimension) + self.below.allocated.get(dimension)
     }
 
-    /// What the pods in it and below it have and ask for.
+    /// Returns what the pods in the queue and in the queues below it have and ask for.
     pub(crate) fn request_in_all(&self, dimension: Dimension) -> i128 {
         let requested = self.waiting.requested().get(dimension) + self.below.requested.get(dimension);
         self.allocated_in_all(dimension) + requested
     }
 
-    /// What is kept free for it.
+    /// Returns what is kept free for the queue.
     pub fn guarantee(&self, dimension: Dimension) -> i128 {
         self.quota()
             .map_or(0, |quota| i128::from(quota.guarantee.get(dimension)))
     }
 
-    /// What it has and keeps in a dimension, under this limit.
+    /// Returns what the queue has and keeps in a dimension, under this limit.
     #[expect(
         clippy::inline_always,
         reason = "a quota check takes twice as long with levels that go through memory"
@@ -83,7 +84,7 @@ impl Queue {
         capacity::held(self.used(dimension), self.guarantee(dimension))
     }
 
-    /// The same in every dimension: what the level above counts on its account.
+    /// Returns what the queue holds in every dimension: what the level above counts for it.
     pub(super) fn held_in_all(&self) -> Totals {
         let promised = self.quota().into_iter().flat_map(|quota| quota.guarantee.iter());
         let promised = promised.map(|(dimension, _)| dimension);
@@ -96,7 +97,7 @@ impl Queue {
         held
     }
 
-    /// What it comes to in the sums above it.
+    /// Returns what the queue contributes to the sums above it.
     pub(super) fn as_part(&self) -> Below {
         let quota = self.quota();
         let mut part = Below {
@@ -124,16 +125,16 @@ impl Queue {
         part
     }
 
-    /// What is kept free for it and for the queues below it.
+    /// Returns what is kept free for the queue and for the queues below it.
     pub(crate) fn guaranteed_in_all(&self, dimension: Dimension) -> i128 {
         self.guarantee(dimension).max(self.below.guaranteed.get(dimension))
     }
 }
 
-/// What of a queue's terms decides how the tree grows: its place, its guarantee, what it deserves.
+/// The part of a queue's terms that decides how the tree grows: its place, its guarantee, and what it deserves.
 pub(super) type Roots<'t> = (bool, Option<&'t str>, Option<&'t Amounts>, Option<&'t Bounds>);
 
-/// Reads them from a queue that says this, or nothing.
+/// Reads this part from a queue's terms, if it has any.
 pub(super) fn roots(terms: Option<&Terms>, hierarchy: bool) -> Roots<'_> {
     let placed = terms.filter(|_| hierarchy);
     let quota = terms.and_then(|terms| terms.quota.as_ref().ok());
@@ -148,24 +149,24 @@ pub(super) fn roots(terms: Option<&Terms>, hierarchy: bool) -> Roots<'_> {
 }
 
 impl Cluster {
-    /// The cluster as what all queues are parts of.
+    /// Returns the cluster as the root that all queues are parts of.
     pub fn top(&self) -> &Top {
         &self.top
     }
 
-    /// A queue and its ancestors, up to the one without a parent.
+    /// Returns a queue and its ancestors, up to the queue without a parent.
     pub fn ancestry(&self, id: QueueId) -> impl Iterator<Item = QueueId> + '_ {
         std::iter::successors(Some(id), |id| self.queue(*id).parent())
     }
 
-    /// Whether other queues are, or could be, part of this one: then it takes no pods itself.
+    /// Whether other queues are, or could be, part of this queue. Such a queue takes no pods itself.
     pub(crate) fn is_inner(&self, id: QueueId) -> bool {
         let queue = self.queue(id);
         queue.below.children > 0 || (self.arguments().enable_hierarchy && *queue.name == *self.arguments().root_queue)
     }
 
-    /// The queue, of this one and its ancestors, that keeps it from admitting anything until it is mended: what it says can't
-    /// be read, or its place is wrong.
+    /// Returns the queue, of this queue and its ancestors, that keeps this queue from admitting anything until it is
+    /// mended: what it says can't be read, or its place is wrong.
     pub(crate) fn unusable(&self, id: QueueId) -> Option<QueueId> {
         let unreadable = |id: &QueueId| self.queue(*id).quota().is_none();
         if self.queue(id).misplaced().is_some() {
@@ -174,12 +175,12 @@ impl Cluster {
         self.ancestry(id).find(unreadable)
     }
 
-    /// Rises whenever there is more of anything for queues than before.
+    /// A counter that rises whenever there is more of anything for queues than before.
     pub(super) fn top_version(&self) -> u64 {
         self.top.version
     }
 
-    /// What rose meanwhile was only tried.
+    /// Sets the version back, where what raised it meanwhile was only tried.
     pub(super) fn set_top_version(&mut self, version: u64) {
         self.top.version = version;
     }
@@ -188,7 +189,7 @@ impl Cluster {
         &self.configuration.capacity
     }
 
-    /// Sees to it that the tree is as the queues say, before anything is decided from it.
+    /// Makes the tree match what the queues say, before anything is decided from it.
     pub fn grow_tree(&mut self) {
         if !std::mem::take(&mut self.top.is_stale) {
             return;
@@ -204,20 +205,20 @@ impl Cluster {
         }
         self.add_up();
         self.version += 1;
-        // Which cards a queue's pods are read to name may rest on the queues above it.
+        // The cards that a queue's pods are read to name may depend on the queues above it.
         if self.configuration.queue_plugin != QueuePlugin::CapacityCard {
             self.name_cards_anew(|_| true);
         }
     }
 
-    /// Queues that are in use, each before its parent.
+    /// Returns the queues that are in use, each before its parent.
     pub(super) fn leaves_first(&self) -> Vec<QueueId> {
         let mut ids: Vec<_> = self.queues.ids().map(|id| (self.ancestry(id).count(), id)).collect();
         ids.sort_unstable();
         ids.into_iter().rev().map(|(_, id)| id).collect()
     }
 
-    /// Whose part each queue is, by place in the table of queues.
+    /// Returns the place of each queue in the tree, by its index in the table of queues.
     fn places(&self) -> Vec<Placed> {
         let mut places: Vec<_> = self.queues.places().map(|_| Placed::default()).collect();
         if !self.arguments().enable_hierarchy {
@@ -242,7 +243,7 @@ impl Cluster {
         places
     }
 
-    /// The queue that all others are part of, where there is one.
+    /// Returns the queue that all others are part of, where there is one.
     pub(super) fn root(&self) -> Option<QueueId> {
         let arguments = self.arguments();
         let name = Some(&arguments.root_queue).filter(|_| arguments.enable_hierarchy);
@@ -253,7 +254,7 @@ impl Cluster {
         self.queue_named(name).filter(|id| self.queue(*id).terms().is_some())
     }
 
-    /// Queues that are part of themselves stand below the cluster, and say so.
+    /// Puts queues that are part of themselves directly below the cluster, with a problem that says so.
     fn break_cycles(&self, places: &mut [Placed]) {
         // The walk in which a queue was first met.
         let mut met: HashMap<QueueId, usize> = HashMap::new();
@@ -297,7 +298,8 @@ impl Cluster {
         }
     }
 
-    /// What the first so many levels from a queue upwards come to in versions: a refusal by them stands while this does.
+    /// Returns the sum of the versions of this many levels from a queue upwards. A refusal by these levels stands while
+    /// the sum stays the same.
     pub(crate) fn version_of(&self, id: QueueId, levels: usize) -> u64 {
         let queues = self.ancestry(id).map(|id| self.queue(id).version());
         queues.chain([self.top.version]).take(levels).sum()
@@ -314,13 +316,13 @@ impl Deref for Top {
 }
 
 impl Top {
-    /// What is counted of it, to be changed.
+    /// Returns what is counted of the cluster, to be changed.
     #[inline]
     pub(super) fn books(&mut self, _: Pen) -> &mut TopBooks {
         &mut self.books
     }
 
-    /// What all queues have and keep in a dimension, under this limit.
+    /// Returns what all queues have and keep in a dimension, under this limit.
     #[expect(
         clippy::inline_always,
         reason = "a quota check takes twice as long with levels that go through memory"
@@ -335,26 +337,26 @@ impl Top {
         }
     }
 
-    /// Whether the tree is to be grown anew before anything is decided, and all sums above queues with it.
+    /// Whether the tree, and with it all sums above queues, is to be grown anew before anything is decided.
     pub(super) fn is_stale(&self) -> bool {
         self.is_stale
     }
 
-    /// Queues may have come to say something else about their places or guarantees: whether they have.
+    /// Marks the tree as stale where queues say something else about their places or guarantees.
     pub(super) fn go_stale(&mut self, says_otherwise: bool) {
         self.is_stale |= says_otherwise;
     }
 
-    /// There is more of something for queues than before, or somebody may borrow again what was barred.
+    /// Notes that there is more of something for queues than before, or that a queue may borrow again what it could not.
     pub(super) fn rose(&mut self) {
         self.version += 1;
     }
 }
 
-/// Where a queue stands.
+/// Where a queue stands in the tree.
 #[derive(Debug, Default)]
 struct Placed {
     parent: Option<QueueId>,
-    /// What is wrong with what it says about that.
+    /// What is wrong with what the queue says about its parent.
     problem: Option<Box<str>>,
 }

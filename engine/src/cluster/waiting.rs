@@ -1,4 +1,5 @@
-//! The waiting pods of one queue, grouped by shape: pods that nothing tells apart share one verdict.
+//! The waiting pods of one queue, grouped by shape. Pods that nothing tells apart have the same shape and share one
+//! verdict.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,17 +20,18 @@ use crate::task::Task;
 /// Everything that decides whether a pod gets in, except its age.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Traits {
-    /// The queue it is charged to.
+    /// The queue that is charged for it.
     pub queue: QueueId,
     /// Its namespace, which the queue may exclude.
     pub namespace: Arc<str>,
     /// The group that it belongs to.
     pub group: Option<WorkloadId>,
-    /// The task that it does of that group.
+    /// The task that it does in that group.
     pub task_spec: Option<Arc<str>>,
     /// Pods of higher priority go first within their queue.
     pub priority: i32,
-    /// Whether pods of lower priority in its queue may be evicted for it: not where its priority class says `preemptionPolicy: Never`.
+    /// Whether pods of lower priority in its queue may be evicted for it. They may not where its priority class says
+    /// `preemptionPolicy: Never`.
     pub preempts: bool,
     /// What it asks for.
     pub task: Task,
@@ -40,14 +42,14 @@ pub struct Traits {
 }
 
 impl Traits {
-    /// Below which priority pods of its queue may be evicted for it.
+    /// Returns the priority below which pods of its queue may be evicted for it.
     pub(crate) fn preempts_below(&self) -> i32 {
         if self.preempts { self.priority } else { i32::MIN }
     }
 }
 
-/// The same with its hash: shapes are looked up several times in each decision, and going over all that they say for that
-/// cost more than deciding.
+/// The traits together with their hash. Shapes are looked up several times in each decision, and hashing all traits each
+/// time cost more than deciding.
 #[derive(Debug)]
 pub struct Shape {
     traits: Traits,
@@ -86,40 +88,40 @@ impl Hash for Shape {
     }
 }
 
-/// Why a shape was refused, and what it would take to look again.
+/// Why a shape was refused, and what has to change before it is judged again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// In one word, as its condition says it.
+    /// The reason in one word, as the pod's condition gives it.
     pub reason: Reason,
     /// How many levels from the queue upwards the refusal depends on.
     pub levels: usize,
-    /// Their versions that it was refused at.
+    /// The sum of the versions of these levels at the refusal.
     pub queue_version: u64,
-    /// The cluster's version that it was refused at.
+    /// The cluster's version at the refusal.
     pub cluster_version: u64,
-    /// The version of the workload that it was refused at.
+    /// The workload's version at the refusal.
     pub workload_version: u64,
-    /// How many node changes had happened.
+    /// How many node changes had happened by then.
     pub node_changes: u64,
     /// Whether a change of a node could help.
     pub nodes_matter: bool,
     /// The cards for which all nodes had been searched in vain, as bits.
     pub searched: u64,
-    /// Whether no node that was searched would do, whatever came free on it, though the reason says that waiting may help: there are other
-    /// cards, which quota is lacking for.
+    /// Whether no node that was searched would do, whatever came free on it, though the reason says that waiting may help:
+    /// the pod may have other cards, for which quota is lacking.
     pub none_would_do: bool,
 }
 
 /// The waiting pods of one shape.
 #[derive(Debug)]
 pub struct Peers {
-    /// What they have in common.
+    /// The shape of these pods.
     pub shape: Arc<Shape>,
-    /// The pods, first to go first.
+    /// The pods, in the order in which they go.
     pub pods: BTreeSet<Place>,
     /// The last verdict, where it was a refusal.
     pub refused: Option<Refused>,
-    /// Pods that have not been told `refused.reason`, first to go first.
+    /// The pods that have not been told `refused.reason`, in the order in which they go.
     pub untold: BTreeSet<Place>,
 }
 
@@ -128,19 +130,20 @@ pub struct Peers {
 pub struct Waiting {
     peers: BTreeMap<u64, Peers>,
     ids: HashMap<Arc<Shape>, u64>,
-    /// The same pods by what they are parts of.
+    /// The same pods, by the group or controller that they are parts of.
     wholes: Wholes,
     next_id: u64,
-    /// The shapes of which pods have not been told why they wait.
+    /// The shapes with pods that have not been told why they wait.
     untold: BTreeSet<u64>,
     requested: Totals,
     count: usize,
-    /// Pods that stand aside for a while, and for what: nobody looks at them, and they are told why and count, like the others.
+    /// Pods that stand aside for a while, and the reason. Nobody looks at them, but they count, and are told why they
+    /// wait, like the others.
     aside: BTreeMap<PodId, Reason>,
 }
 
 impl Waiting {
-    /// How many pods wait in line.
+    /// Returns how many pods wait in line.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -150,17 +153,17 @@ impl Waiting {
         self.count == 0
     }
 
-    /// How many pods wait, those that stand aside among them.
+    /// Returns how many pods wait, including pods that stand aside.
     pub fn len_in_all(&self) -> usize {
         self.count + self.aside.len()
     }
 
-    /// The pods that stand aside, and for what.
+    /// Returns the pods that stand aside, and the reason.
     pub fn aside(&self) -> impl Iterator<Item = (PodId, Reason)> {
         self.aside.iter().map(|(id, reason)| (*id, *reason))
     }
 
-    /// A pod stands aside, or does so no longer.
+    /// Notes that a pod stands aside, or with no reason that it does so no longer.
     pub(super) fn set_aside(&mut self, pod: PodId, reason: Option<Reason>) {
         match reason {
             Some(reason) => self.aside.insert(pod, reason),
@@ -168,32 +171,32 @@ impl Waiting {
         };
     }
 
-    /// What they ask for in all; a pod with alternatives counts for its first.
+    /// Returns what the pods in line ask for in all. A pod with alternatives counts with its first.
     pub fn requested(&self) -> &Totals {
         &self.requested
     }
 
-    /// The pods of each shape, in the order of its first appearance.
+    /// Returns the pods of each shape, in the order in which the shapes first appeared.
     pub fn peers(&self) -> impl Iterator<Item = (u64, &Peers)> {
         self.peers.iter().map(|(id, peers)| (*id, peers))
     }
 
-    /// The same pods by what they are parts of.
+    /// Returns the same pods, by the group or controller that they are parts of.
     pub fn wholes(&self) -> &Wholes {
         &self.wholes
     }
 
-    /// Those of whom some have not been told why they wait, in the order of [`Self::peers`].
+    /// Returns the shapes with pods that have not been told why they wait, in the order of [`Self::peers`].
     pub(crate) fn untold(&self) -> impl Iterator<Item = &Peers> {
         self.untold.iter().filter_map(|id| self.peers.get(id))
     }
 
-    /// Those with this id.
+    /// Returns the pods of the shape with this id.
     pub fn get(&self, id: u64) -> Option<&Peers> {
         self.peers.get(&id)
     }
 
-    /// Keeps a refusal with those of a shape, and whom it has not been told to.
+    /// Remembers a refusal for the pods of a shape, and which pods have to be told about it.
     pub(super) fn remember(&mut self, shape: &Shape, refused: Refused) {
         let Some((id, peers)) = self.peers_to_change(shape) else {
             return;
@@ -205,7 +208,7 @@ impl Waiting {
         }
     }
 
-    /// One of a shape has been told why it waits.
+    /// Notes that a pod of a shape has been told why it waits.
     pub(super) fn note_told(&mut self, shape: &Shape, place: Place) {
         if let Some((id, peers)) = self.peers_to_change(shape) {
             peers.untold.remove(&place);
@@ -220,13 +223,14 @@ impl Waiting {
         Some((id, self.peers.get_mut(&id)?))
     }
 
-    /// Those of this shape.
+    /// Returns the pods of this shape.
     pub fn peers_of(&self, shape: &Shape) -> Option<(u64, &Peers)> {
         let id = *self.ids.get(shape)?;
         Some((id, &self.peers[&id]))
     }
 
-    /// Whether the pod that waits in this place was not there before: it asks for so much, is a part of this, and was told that.
+    /// Adds the pod that waits in this place, with what it asks for, what it is a part of, and what it was told. Returns
+    /// whether the pod was not there before.
     pub(super) fn insert(
         &mut self,
         shape: &Arc<Shape>,
@@ -260,7 +264,8 @@ impl Waiting {
         is_new
     }
 
-    /// Whether the pod that waits or waited in this place was there, with what it asks for and is a part of.
+    /// Removes the pod that waits or waited in this place, with what it asks for and what it is a part of. Returns whether
+    /// the pod was there.
     pub(super) fn remove(&mut self, shape: &Shape, place: Place, asked: &Amounts, whole: Option<&Whole>) -> bool {
         let Some(id) = self.ids.get(shape).copied() else {
             return false;
