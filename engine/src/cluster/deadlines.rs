@@ -1,4 +1,4 @@
-//! What time alone brings: reservations that run out, deletions that take too long, pods that may try again.
+//! What happens by the passing of time alone: reservations run out, deletions take too long, pods may try again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -10,26 +10,28 @@ use super::pod::{Controller, Pod, Stage};
 use super::set_back::SetBack;
 use crate::ids::PodId;
 
-/// How long a controller's pods stand aside after the first one came back unplaced; doubled every time.
+/// How long a controller's pods stand aside after the first pod came back unplaced. It doubles every time.
 const FIRST_RETURN: Duration = Duration::from_secs(30);
-/// The longest that they stand aside.
+/// The longest time that they stand aside.
 const LONGEST_RETURN: Duration = Duration::from_hours(1);
-/// How long who could not be let in stands aside; doubled every further time that the API server refuses it.
+/// How long a pod or workload stands aside that could not be let in. It doubles every further time that the API server
+/// refuses.
 const REFUSED_WRITE: Duration = Duration::from_secs(5);
-/// How long a pod is left alone that may not be evicted; doubled every further time. What its budget allows is not seen.
+/// How long a pod is left alone that may not be evicted. It doubles every further time. What the disruption budget allows
+/// is not seen.
 const REFUSED_EVICTION: Duration = Duration::from_secs(30);
 
-/// After so long, that pods came back once says nothing about today.
+/// After this time it says nothing about today that pods came back once.
 pub(super) const RETURN_MEMORY: SignedDuration = SignedDuration::from_hours(2);
 
 /// How often the pods of a controller came back unplaced.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Return {
-    /// In a row; each time it waits longer.
+    /// How often in a row. Each time the pods stand aside for longer.
     pub times: u32,
     /// Until when they stand aside.
     pub until: Timestamp,
-    /// Whether one that was let in since then has been placed.
+    /// Whether a pod that was let in since then has been placed.
     pub placed_since: bool,
 }
 
@@ -47,17 +49,17 @@ impl Return {
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     pods: BTreeSet<(Timestamp, PodId)>,
-    /// The same by pod, of which each has one at most.
+    /// The same by pod. Each pod has one deadline at most.
     by_pod: HashMap<PodId, Timestamp>,
     returns: HashMap<Controller, Return>,
-    /// How many they were when those were last looked for that are forgotten.
+    /// How many there were when forgotten returns were last looked for.
     returns_swept: usize,
-    /// When the first of them is forgotten, or somewhat before; none where that is to be looked for.
+    /// When the first of them is forgotten, or somewhat before; none where that has yet to be found.
     next_forgotten: Option<Timestamp>,
 }
 
 impl Deadlines {
-    /// When time alone changes something about a pod, in place of when it did.
+    /// Sets when time alone changes something about a pod, in place of the time set before.
     pub fn set(&mut self, id: PodId, time: Option<Timestamp>) {
         let before = match time {
             Some(time) => self.by_pod.insert(id, time),
@@ -71,15 +73,15 @@ impl Deadlines {
         }
     }
 
-    /// The first pod whose time has come, which it has no longer then.
+    /// Returns the first pod whose time has come, and removes that time.
     fn take_due(&mut self, now: Timestamp) -> Option<(Timestamp, PodId)> {
         let due = self.pods.first().copied().filter(|(time, _)| *time <= now)?;
         self.set(due.1, None);
         Some(due)
     }
 
-    /// Remembers it. Whoever is forgotten is looked for when there are twice as many as there were then, not each time: thousands may come
-    /// back at once.
+    /// Remembers a return. Forgotten returns are looked for only when there are twice as many returns as there were the
+    /// last time, since thousands of pods may come back at once.
     fn note_return(&mut self, controller: Controller, returned: Return, now: Timestamp) {
         self.returns.insert(controller, returned);
         let next = self.next_forgotten.zip(returned.forgotten());
@@ -91,17 +93,17 @@ impl Deadlines {
     }
 }
 
-/// Until when those stand aside who came back for the nth time.
+/// Returns until when pods stand aside that came back for the nth time.
 pub(super) fn aside(times: u32, now: Timestamp) -> Timestamp {
     doubled(FIRST_RETURN, times, now)
 }
 
-/// Until when those stand aside whom the API server has refused for the nth time.
+/// Returns until when a pod or workload stands aside that the API server has refused for the nth time.
 pub(super) fn after_refused_writes(times: u32, now: Timestamp) -> Timestamp {
     doubled(REFUSED_WRITE, times, now)
 }
 
-/// Until when a pod is left alone of which the API server has refused the eviction for the nth time.
+/// Returns until when a pod is left alone whose eviction the API server has refused for the nth time.
 pub(super) fn after_refused_eviction(times: u32, now: Timestamp) -> Timestamp {
     doubled(REFUSED_EVICTION, times, now)
 }
@@ -133,7 +135,7 @@ impl Cluster {
             }
             match pod.stage {
                 Stage::Admitting { until, written: false } if until <= now => {
-                    // Of a gang that is on its way, whoever waits again is the next to be let in.
+                    // Of a gang that is on its way, a pod that waits again is the next to be let in.
                     let started = self.belongs_to_started_gang(id);
                     self.withdraw(id, (!started).then(|| after_refused_writes(1, now)));
                 }
@@ -157,7 +159,8 @@ impl Cluster {
         due
     }
 
-    /// The clock was set back: what time alone brings comes no later by that. What is brought to pods has been brought back already.
+    /// Moves times back after the clock was set back, so that what time alone brings comes no later because of that. The
+    /// times of pods have been moved back already.
     pub(super) fn bring_deadlines_back(&mut self, back: SetBack) {
         let returns = self.deadlines.returns.values_mut();
         returns.for_each(|returned| back.bring_back(&mut returned.until));
@@ -167,21 +170,21 @@ impl Cluster {
         }
     }
 
-    /// When time alone next changes something about a pod.
+    /// Returns when time alone next changes something about a pod.
     pub(crate) fn deadline_of(&self, pod: &Pod) -> Option<Timestamp> {
         pod.queue?;
         let quota_end = self.quota_end(pod).filter(|_| pod.charge.is_some());
         match pod.stage {
             Stage::Admitting { until, written: false } => Some(quota_end.map_or(until, |end| end.min(until))),
             Stage::Waiting => pod.waits.as_ref()?.aside_until,
-            // Whom nobody has let in, nobody sends back: what comes after it would not be held either.
+            // A pod that nobody has let in is not sent back: the pod that would replace it would not be held either.
             Stage::Unbound { since, looks } if pod.deleted.is_none() && !self.is_let_in_by_nobody(pod) => {
                 let timeout = self.configuration.cardgate.reservation_timeout;
                 let longer = timeout.saturating_mul(1_u32.checked_shl(looks.into()).unwrap_or(u32::MAX));
                 let timeout = longer.min(timeout.max(LONGEST_RETURN));
                 since.checked_add(SignedDuration::try_from(timeout).ok()?).ok()
             }
-            // What is written is true, whenever it is seen.
+            // What is written stays valid, whenever it is seen.
             Stage::Blocked | Stage::Admitting { written: true, .. } | Stage::Unbound { .. } | Stage::Bound => quota_end,
         }
     }
@@ -191,8 +194,8 @@ impl Cluster {
         self.deadlines.set(id, time);
     }
 
-    /// The scheduler could not place a pod: it keeps its place, and is looked at again later. Where nobody takes it away
-    /// meanwhile, it is `left` there: each time twice as much later, since nothing but words comes of it.
+    /// Keeps a pod's place when the scheduler could not place the pod, and has it checked again later. Where nobody takes
+    /// the pod away meanwhile (`left`), each check comes after twice as long, since nothing but messages comes of it.
     pub(crate) fn renew_reservation(&mut self, id: PodId, left: bool, now: Timestamp) {
         let looks = match self.pod(id).map(|pod| pod.stage) {
             Some(Stage::Unbound { looks, .. }) => looks.saturating_add(left.into()),
@@ -201,8 +204,8 @@ impl Cluster {
         self.prolong_stage(id, Stage::Unbound { since: now, looks });
     }
 
-    /// A pod is on its way out. One that the scheduler could not place is sent back again later, should nothing come of it: until the
-    /// watch tells, each time twice as much later.
+    /// Notes that a pod is on its way out. A pod that the scheduler could not place is sent back again later if nothing
+    /// comes of it: until the watch shows something, each time after twice as long.
     pub(super) fn expect_end(&mut self, id: PodId, now: Timestamp) {
         if self
             .pod(id)
@@ -212,9 +215,9 @@ impl Cluster {
         }
     }
 
-    /// A controller's pod is sent back unplaced: those that come after it stand aside, longer every time. Pods that were let
-    /// in after the same number of returns are of one wave, and count once. Those that wait for one another's quota are not of
-    /// one, though they came together: each is a further one.
+    /// Notes that a controller's pod is sent back unplaced. The pods that come after it stand aside, longer every time.
+    /// Pods that were let in after the same number of returns belong to one wave, and count once. Pods that wait for one
+    /// another's quota do not belong to one wave, though they came together: each counts as a further return.
     pub(crate) fn note_return(&mut self, controller: &Controller, returns: u32, now: Timestamp) {
         let earlier = self.return_of(Some(controller), now);
         let times = returns
@@ -229,7 +232,8 @@ impl Cluster {
         self.deadlines.note_return(controller.clone(), returned, now);
     }
 
-    /// A pod was placed. Where it was let in after others of its controller came back, the scheduler places those by now.
+    /// Notes that a pod was placed. Where the pod was let in after others of its controller came back, the scheduler
+    /// places that controller's pods by now.
     pub(super) fn note_placed(&mut self, id: PodId) {
         let pod = self.pods.get(id).and_then(Option::as_ref);
         let returned = pod.and_then(|pod| {
@@ -241,13 +245,14 @@ impl Cluster {
         }
     }
 
-    /// Whether the scheduler did not place a pod of this one's controller in time, which is not forgotten yet, nor any that was let in since.
+    /// Whether the scheduler did not place a pod of this pod's controller in time, and this is not forgotten yet, and no
+    /// pod that was let in since has been placed.
     pub(crate) fn has_come_back(&self, pod: &Pod, now: Timestamp) -> bool {
         let returned = self.return_of(pod.controller.as_ref(), now);
         returned.is_some_and(|returned| !returned.placed_since)
     }
 
-    /// When the next controller is forgotten of which pods came back, or somewhat before.
+    /// Returns when the next controller is forgotten whose pods came back, or a time somewhat before that.
     pub(super) fn next_forgotten_return(&mut self, now: Timestamp) -> Option<Timestamp> {
         let deadlines = &mut self.deadlines;
         if deadlines.next_forgotten.is_none_or(|next| next <= now) {
@@ -258,7 +263,7 @@ impl Cluster {
         deadlines.next_forgotten
     }
 
-    /// How the pods of a controller have fared.
+    /// Returns how the pods of a controller have fared.
     pub(super) fn return_of(&self, controller: Option<&Controller>, now: Timestamp) -> Option<Return> {
         let returned = self.deadlines.returns.get(controller?).copied();
         returned.filter(|returned| !returned.is_forgotten(now))

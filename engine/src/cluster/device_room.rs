@@ -1,5 +1,5 @@
-//! Whether the devices of a node suffice for what a pod claims, beside what was let in there and has not been given its devices yet
-//! (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+//! Whether the devices of a node suffice for what a pod claims, beside what other pods were let in for there without
+//! having been given their devices yet (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use crate::names::ResourceId;
 use crate::steps::Steps;
 use crate::task::Task;
 
-/// What it may cost to search a node for the devices that are set aside for a pod, without any others.
+/// How many steps the search of a node may take for the devices that are set aside for a pod, without any other pods.
 const STEPS_TO_KNOW: u64 = 20_000;
 
-/// How many pods a claim can be reserved for at most, as Kubernetes has it. Where more name one, it is not waited for that all of them go, as it would
-/// have to be asked of each of them.
+/// The most pods that a claim can be reserved for, as Kubernetes limits it. Where more pods name a claim, Cardgate does
+/// not wait for all of them to go, since it would have to ask about each of them.
 const MOST_CONSUMERS: usize = 256;
 
 /// The devices that are set aside at the moment.
 #[derive(Debug, Default)]
 pub(super) struct DevicesAside {
-    /// The pods, by the node that they are expected on.
+    /// The pods that devices are set aside for, by the node that they are expected on.
     pods: HashMap<Arc<str>, Vec<PodId>>,
-    /// Who is on its way out for them, and has claims.
+    /// The pods that are on their way out for these, and have claims.
     leaving: Arc<HashSet<PodId>>,
 }
 
@@ -40,14 +40,15 @@ impl DevicesAside {
 }
 
 impl Cluster {
-    /// Whether a pod has what it requests by resources that classes provide: the scheduler allocates it before it binds the pod.
+    /// Whether a pod has what it requests by resources that classes provide. The scheduler allocates it before it binds
+    /// the pod.
     pub(super) fn has_provided_devices(&self, pod: &crds::pod::Pod<Box<str>>, namespace: &str) -> bool {
         let is_bound = pod.spec.node_name.as_deref().is_some_and(|node| !node.is_empty());
         let is_given = |claim: &str| self.claimed.devices.is_allocated(&(namespace.into(), claim.into()));
         provided_claim(pod).map_or(is_bound, is_given)
     }
 
-    /// What a pod asks of devices that were not allocated to it yet, after it was read what its claims come to.
+    /// Returns what a pod asks of devices that were not allocated to it yet, once what its claims come to was read.
     pub(super) fn devices_asked(
         &self,
         request: &Amounts,
@@ -79,7 +80,7 @@ impl Cluster {
         Some(demand)
     }
 
-    /// The claims that come free when these pods go.
+    /// Returns the claims that come free when these pods go.
     pub(super) fn claims_held_by(&self, pods: &[PodId]) -> HashSet<ClaimKey> {
         let uids: HashSet<_> = pods.iter().filter_map(|id| Some(&self.pod(*id)?.uid)).collect();
         let claiming = uids.iter().filter_map(|uid| self.claimed.pods.get(*uid));
@@ -88,7 +89,7 @@ impl Cluster {
         keys.filter(|key| users(key).all(|uid| uids.contains(uid))).collect()
     }
 
-    /// A pod comes to be expected on its node, or no longer is.
+    /// Notes that a pod comes to be expected on its node, or no longer is.
     pub(super) fn expect_devices(&mut self, id: PodId, pod: &Pod, is_expected: bool) {
         let has_claims = demand(&pod.task).is_some_and(|demand| !demand.claims.is_empty());
         let Some(node) = pod.room.filter(|_| has_claims) else {
@@ -105,12 +106,13 @@ impl Cluster {
         }
     }
 
-    /// The pods that are expected on a node and have not been given their devices yet.
+    /// Returns the pods that are expected on a node and have not been given their devices yet.
     pub(crate) fn expecting_devices(&self, node: &Node) -> impl Iterator<Item = PodId> + '_ {
         self.claimed.expected.get(&node.name).into_iter().flatten().copied()
     }
 
-    /// Whether a node's free devices suffice for what a task claims, with the cards of one of its alternatives, if these pods held none.
+    /// Whether a node's free devices suffice for what a task claims, with the cards of one of its alternatives, if the
+    /// pods in `without` held none.
     pub(crate) fn devices_suffice(
         &self,
         task: &Task,
@@ -137,7 +139,8 @@ impl Cluster {
         if !suffice(&freed, others.clone()) {
             return false;
         }
-        // And so that those get theirs, once others are gone, for which these are evicted.
+        // They must also suffice so that the pods for which others are evicted get their devices once these others are
+        // gone.
         let aside = self.claimed.aside.pods_on(&node.name);
         let aside: Vec<_> = aside.filter(|id| !without.contains(id)).collect();
         if aside.is_empty() {
@@ -152,14 +155,15 @@ impl Cluster {
         if !steps.are_spent() {
             return true;
         }
-        // Where others who are expected there took all steps, it has to be found out beside those alone for whom something is set aside.
+        // The other pods expected there took all steps. Now it is checked beside only those pods for whom something is set
+        // aside.
         let own = Steps::new(STEPS_TO_KNOW);
         let suffice_beside_aside = self.suffice_beside(node, aside, &asked, &freed, &own);
         steps.spend(STEPS_TO_KNOW - own.left());
         suffice_beside_aside && !own.are_spent()
     }
 
-    /// Whether the devices of a node suffice for what is asked for beside others.
+    /// Whether the devices of a node suffice for what is asked for, beside other pods.
     fn suffice_beside<'d>(
         &'d self,
         node: &Node,
@@ -175,13 +179,15 @@ impl Cluster {
         if of_all(&others) {
             return true;
         }
-        // Whoever can't be given its devices there, whoever else comes, goes elsewhere or nowhere: its claims may have been made anew.
+        // A pod that can't be given its devices there, even alone, goes elsewhere or nowhere: its claims may have been
+        // made anew.
         let before = others.len();
         others.retain(|pod| self.suffice(node, [self.expected(pod)].into_iter(), freed, steps));
         others.len() < before && of_all(&others) && !steps.are_spent()
     }
 
-    /// Of these pods, what is set aside of nodes counts as taken of their devices too, once those that are `leaving` have given back theirs.
+    /// Counts what is set aside of nodes for these pods as taken of the nodes' devices too, once the pods in `leaving`
+    /// have given theirs back.
     pub(super) fn hold_devices<'a>(&mut self, asides: impl Iterator<Item = &'a SetAside>, leaving: &Awaited) {
         let mut held = DevicesAside {
             leaving: Arc::clone(&leaving.claiming),
@@ -196,22 +202,22 @@ impl Cluster {
         self.claimed.aside = held;
     }
 
-    /// No devices are set aside for anybody any more.
+    /// Ends all setting aside of devices.
     pub(super) fn release_devices(&mut self) {
         self.claimed.aside = DevicesAside::default();
     }
 
-    /// From here on pods that are taken out count as having given their devices back, until [`Self::end_looking_ahead`].
+    /// Counts pods that are taken out as having given their devices back, from here until [`Self::end_looking_ahead`].
     pub(crate) fn look_ahead(&mut self) {
         self.claimed.away = Some(BTreeSet::new());
     }
 
-    /// What is allocated to claims is taken again, whoever names them.
+    /// Counts all that is allocated to claims as taken again, whoever names the claims.
     pub(crate) fn end_looking_ahead(&mut self) {
         self.claimed.away = None;
     }
 
-    /// A pod is counted as gone, or as there again.
+    /// Notes that a pod is counted as gone, or as there again.
     pub(super) fn note_away(&mut self, id: PodId, is_away: bool) {
         let claims = self.pod(id).is_some_and(|pod| pod.task.claimed.is_some());
         if let Some(away) = self.claimed.away.as_mut().filter(|_| claims) {
@@ -223,8 +229,9 @@ impl Cluster {
         }
     }
 
-    /// The claims with devices of a node that only pods name which are counted as gone, or which nobody names any more: Kubernetes'
-    /// controller ends those after their pod. Not those that nobody ends (docs/security.md, **What is not protected**).
+    /// Returns the claims with devices of a node that are about to end: only pods that are counted as gone name them, or
+    /// nobody names them any more. Kubernetes' controller ends such claims after their pod. Claims that nobody ends are
+    /// not among them (docs/security.md, **What is not protected**).
     fn claims_about_to_end(&self, node: &Node, is_gone: impl Fn(PodId) -> bool) -> Vec<ClaimKey> {
         let is_away = |uid: &Arc<str>| {
             let id = self.pod_with_uid(uid);
@@ -240,13 +247,13 @@ impl Cluster {
         ends.cloned().collect()
     }
 
-    /// The cards that claims are to be met by.
+    /// Returns the cards that are to meet the claims.
     fn cards_of_claims(&self, alternative: Option<&Alternative>) -> Option<BTreeSet<&str>> {
         let set = alternative?.set()?;
         Some(set.claimed().map(|(card, _)| self.names.card_name(card)).collect())
     }
 
-    /// Whether they would, if nobody held any.
+    /// Whether a node's devices would suffice for what a task claims, if nobody held any.
     pub(crate) fn devices_could_suffice(
         &self,
         task: &Task,
@@ -263,7 +270,7 @@ impl Cluster {
         self.suffice(node, [by_these(asked, cards.as_ref())].into_iter(), &freed, steps)
     }
 
-    /// Whether that is found in few steps, which there are also where none are left: they count as spent.
+    /// Whether few steps suffice to find that out. These steps are available even where none are left, and count as spent.
     pub(super) fn is_device_room_known(
         &self,
         task: &Task,
@@ -277,8 +284,8 @@ impl Cluster {
         !own.are_spent()
     }
 
-    /// Whether a selector of what a task claims fails on any device of a node. The scheduler gives up on such a pod when it comes to that
-    /// device, for all nodes, and whether it comes to it before it has found another is nobody's to say.
+    /// Whether a selector of what a task claims fails on any device of a node. The scheduler gives up on such a pod, for
+    /// all nodes, when it comes to that device. Whether it first finds another device can't be known.
     pub(crate) fn selectors_fail(&self, task: &Task, node: &Node) -> bool {
         let claims = demand(task).into_iter().flat_map(|demand| &demand.claims);
         let Some(room) = self.claimed.devices.room_of(&node.name) else {
@@ -288,7 +295,7 @@ impl Cluster {
         claims.any(|demand| demand.fails_in(room))
     }
 
-    /// What a pod that was let in asks for: whichever cards it comes to, it takes as many as it is charged for.
+    /// Returns what a pod that was let in asks for. Whichever cards it comes to, it takes as many as it is charged for.
     fn expected<'d>(&'d self, pod: &'d Pod) -> (Vec<&'d ClaimDemand>, Meant<'d>) {
         let claims = demand(&pod.task).into_iter().flat_map(|demand| &demand.claims);
         let set = pod.assigned.as_ref().and_then(Alternative::set);
@@ -316,35 +323,35 @@ impl Cluster {
     }
 }
 
-/// Whether a node's device plugin hands out what is asked for: the scheduler takes it from there then.
+/// Whether a node's device plugin hands out what is asked for. The scheduler then takes it from there.
 fn is_by_plugin(demand: &ClaimDemand, node: &Node) -> bool {
     let resource = demand.provided.map(Dimension::Resource);
     resource.is_some_and(|resource| node.offer().is_some_and(|offer| offer.by_plugin(resource) > 0))
 }
 
-/// What is asked for, with these cards alone, where any are meant.
+/// Returns what is asked for, limited to these cards where any are meant.
 fn by_these<'d>(demand: &'d DeviceDemand, cards: Option<&'d BTreeSet<&'d str>>) -> (Vec<&'d ClaimDemand>, Meant<'d>) {
     let meant = Meant { cards, charged: None };
     (demand.claims.iter().collect(), meant)
 }
 
-/// What a task asks of devices, where it asks for any.
+/// Returns what a task asks of devices, where it asks for any.
 fn demand(task: &Task) -> Option<&DeviceDemand> {
     task.claimed.as_ref()?.demand.as_deref()
 }
 
-/// Whether a selector of what a task claims fails on any device that there is.
+/// Whether a selector of what a task claims may fail on any device that exists.
 pub(crate) fn may_fail(task: &Task) -> bool {
     demand(task).is_some_and(|demand| demand.claims.iter().any(ClaimDemand::may_fail))
 }
 
-/// The resources provided by classes by which a task requests devices that it has not been given yet.
+/// Returns the resources, of those that classes provide, by which a task requests devices that it has not been given yet.
 pub(super) fn provided_to(task: &Task) -> impl Iterator<Item = ResourceId> + '_ {
     let claims = demand(task).into_iter().flat_map(|demand| &demand.claims);
     claims.filter_map(|claim| claim.provided)
 }
 
-/// The node on which a task's devices were allocated.
+/// Returns the node on which a task's devices were allocated.
 pub(super) fn allocated_at(task: &Task) -> Option<&str> {
     demand(task)?.at.as_deref()
 }
@@ -354,8 +361,9 @@ pub(crate) fn has_devices_elsewhere(task: &Task, node: &Node) -> bool {
     allocated_at(task).is_some_and(|at| *at != *node.name)
 }
 
-/// How many of a card, or of the cards of a resource, a node hands out as devices alone: those too that are kept from new pods, and that pods
-/// of before hold. Whether the others suffice for a task, the devices say.
+/// Returns how many of a card, or of the cards of a resource, a node hands out only as devices. This includes devices that
+/// are kept from new pods and devices that earlier pods hold. Whether the remaining devices suffice for a task is decided
+/// device by device.
 pub(crate) fn devices_there(task: &Task, node: &Node, dimension: Dimension) -> i64 {
     if demand(task).is_none() {
         return 0;
@@ -371,7 +379,7 @@ pub(crate) fn devices_there(task: &Task, node: &Node, dimension: Dimension) -> i
         .unwrap_or(0)
 }
 
-/// Whether a resource of a node is handed out as devices alone, so that a task's claims say whether there is room.
+/// Whether a node hands a resource out only as devices, so that a task's claims decide whether there is room.
 pub(crate) fn is_judged_by_devices(task: &Task, node: &Node, dimension: Dimension) -> bool {
     if demand(task).is_none() {
         return false;
@@ -379,7 +387,7 @@ pub(crate) fn is_judged_by_devices(task: &Task, node: &Node, dimension: Dimensio
     let cards = node.offer().into_iter().flat_map(|offer| &offer.cards);
     let resource = match dimension {
         Dimension::Resource(resource) => resource,
-        // Which of several alternatives the devices would do for they don't say: then their number does.
+        // The devices do not tell for which of several alternatives they would do. Then the number of cards decides.
         Dimension::Card(card) => {
             let mut of_card = cards.filter(|known| known.card == card);
             return task.alternatives.len() == 1 && of_card.all(|card| card.supply == Supply::Devices);

@@ -1,4 +1,5 @@
-//! Who of those that share a claim is charged for it (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+//! Decides which of the pods that share a claim is charged for it (docs/rules.md, **Cards by Dynamic Resource
+//! Allocation**).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::ids::{PodId, QueueId};
 use crate::reason::Reason;
 use crate::task::{Claimed, Task};
 
-/// How a pod stands that shares a claim: the lower, the rather it pays.
+/// How a pod stands that shares a claim. The pod with the lowest standing pays first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
     /// It was let in, and is charged.
@@ -25,12 +26,13 @@ pub(super) enum Standing {
     Lapsed,
 }
 
-/// Of those that share a claim, the least pays: whether no card is written on the pod, which stands there from when it was let in, comes
-/// before its age. So who was let in first pays on, whoever comes later, and all of it can be seen again by who is started anew.
+/// A pod's turn to pay for a claim. Of the pods that share a claim, the pod with the least turn pays. Whether no card is
+/// written on the pod comes before its age; a card is written on it from when it was let in. So the pod that was let in
+/// first goes on paying, whoever comes later, and an operator that starts anew can see all of it again.
 pub(super) type Turn = (Standing, bool, Timestamp, Arc<str>);
 
 impl Cluster {
-    /// Who is to pay for a claim in place of this pod.
+    /// Returns the turn of the pod that is to pay for a claim in place of this pod.
     pub(super) fn next_payer(&self, key: &ClaimKey, uid: &str) -> Option<Turn> {
         let mut turns = self.claimed.in_line.get(key).into_iter().flatten();
         let next = turns.find(|(.., other)| **other != *uid).cloned();
@@ -42,14 +44,15 @@ impl Cluster {
         next
     }
 
-    /// The same, searched for among all who share the claim.
+    /// Returns the same, searched for among all pods that share the claim.
     fn next_among_all(&self, key: &ClaimKey, uid: &str) -> Option<Turn> {
         let users = self.claimed.users.get(key).into_iter().flatten();
         let others = users.filter(|user| ***user != *uid);
         others.filter_map(|user| self.turn_to_pay(user)).min()
     }
 
-    /// A pod takes its place in the line of those that are to pay for the claims that it shares, or leaves it.
+    /// Gives a pod its place in the line of those that are to pay for the claims that it shares, or removes it from the
+    /// line.
     pub(super) fn stand_in_line(&mut self, uid: &str, turn: Option<&Turn>) {
         let Some(claiming) = self
             .claimed
@@ -73,8 +76,8 @@ impl Cluster {
         }
     }
 
-    /// Whose turn it is to pay for a claim: who was let in already, first, since nobody waits for what another pod of theirs holds or has
-    /// given back; and of those that wait the oldest, in whatever order they are seen.
+    /// Returns a pod's turn to pay for a claim. Pods that were let in come first, since no pod waits for what another pod
+    /// of its claim holds or has given back. Of the waiting pods the oldest comes first, in whatever order they are seen.
     fn turn_to_pay(&self, uid: &Arc<str>) -> Option<Turn> {
         let pod = self.pod_with_uid(uid).and_then(|id| self.pod(id))?;
         let written = self.claimed.pods.get(uid)?.annotation(CARD_ASSIGNED);
@@ -91,9 +94,9 @@ impl Cluster {
         }
     }
 
-    /// A pod has come to be charged, or no longer is: whose turn it is by now pays for the claims that it shares, unless those that pay
-    /// are just let in by that. Whose quota was given back, while its deletion takes for ever, leaves them to others: those would have the
-    /// devices at nobody's cost.
+    /// Has the pod pay for each shared claim whose turn it is, after a pod has come to be charged or no longer is, unless
+    /// the paying pod is just being let in. A pod whose quota was given back, while its deletion takes for ever, leaves
+    /// its claims to others: these would otherwise have the devices at nobody's cost.
     pub(super) fn settle_payers(&mut self, id: PodId) {
         let Some(pod) = self.pod(id) else { return };
         let Some(claiming) = self.claimed.pods.get(&pod.uid) else {
@@ -117,7 +120,7 @@ impl Cluster {
             let still_waits = waits(&payer) && waits(&next);
             self.claimed.devices.set_payer(&key, Some(Arc::clone(&next)));
             if still_waits {
-                // The others wait for somebody, as before.
+                // The others wait for a pod that pays, as before.
                 self.see_again([payer, next]);
             } else {
                 self.claim_changed(&key);
@@ -125,8 +128,8 @@ impl Cluster {
         }
     }
 
-    /// Whether who pays leaves that to the first in line, which is another one. Who is just being let in has taken the claim's quota, and
-    /// others wait for that.
+    /// Whether the paying pod leaves paying to the first in line, which is another pod. A pod that is just being let in
+    /// has taken the claim's quota, and others wait for that.
     fn gives_way(&self, payer: &Arc<str>, (standing, .., first): &Turn) -> bool {
         let pod = self.pod_with_uid(payer).and_then(|id| self.pod(id));
         first != payer
@@ -139,7 +142,7 @@ impl Cluster {
             })
     }
 
-    /// Those that share a claim with a pod which was let in, or no longer is, are looked at again.
+    /// Has the pods looked at again that share a claim with a pod which was let in, or no longer is.
     pub(super) fn see_sharers_again(&mut self, id: PodId, named: &[Named]) {
         let Some(pod) = self.pod(id).filter(|_| named.iter().any(|named| named.shared)) else {
             return;
@@ -163,12 +166,12 @@ impl Cluster {
         shared.any(|key| self.claimed.devices.pays(&key, &pod.uid))
     }
 
-    /// The pods that were let in and share claims with this one, and those that share others with them, and so on: with some of them gone,
-    /// another one is charged, and the claims' devices stay in use. In their order, this one among them; where they are more than `most`,
-    /// some of them as an error.
+    /// Returns the pods that were let in and share claims with this pod, and the pods that share other claims with these,
+    /// and so on. Where some of them are gone, another pod is charged, and the claims' devices stay in use. They are
+    /// returned in order, this pod included; where there are more than `most`, some of them are returned as an error.
     pub(crate) fn all_sharing_with(&self, id: PodId, most: usize) -> Result<Vec<PodId>, BTreeSet<PodId>> {
         let (mut found, mut open) = (BTreeSet::from([id]), vec![id]);
-        // Each claim once: all that share it come with the first who names it.
+        // Each claim is visited once: all pods that share it come with the first pod that names it.
         let mut seen = BTreeSet::new();
         while let Some(next) = open.pop() {
             let Some((pod, named)) = self.claims_named_by(next) else {
@@ -191,20 +194,21 @@ impl Cluster {
         Ok(found.into_iter().collect())
     }
 
-    /// A pod that claims devices, and the claims that it names.
+    /// Returns a pod that claims devices, and the claims that it names.
     fn claims_named_by(&self, id: PodId) -> Option<(&Pod, &[Named])> {
         let pod = self.pod(id).filter(|pod| pod.task.claimed.is_some())?;
         Some((pod, &self.claimed.pods.get(&pod.uid)?.named))
     }
 
-    /// The pod that pays for a claim which several may name, where one does.
+    /// Returns the pod that pays for a claim which several pods may name, where one does.
     pub(crate) fn payer_of(&self, namespace: &str, claim: &str) -> Option<&Pod> {
         let uid = self.claimed.devices.payer_of(&(namespace.into(), claim.into()))?;
         self.pod_with_uid(uid).and_then(|id| self.pod(id))
     }
 
-    /// Whether a pod that shares a claim has to wait for whoever pays for it: that must be let in, in the same queue, and have the devices.
-    /// Before, the scheduler could take the other one first, which nothing leads to the card that is paid for.
+    /// Checks whether a pod that shares a claim has to wait for the pod that pays for it. The paying pod must be let in,
+    /// in the same queue, and the claim must be allocated. Before that, the scheduler could take the waiting pod first,
+    /// and nothing leads that pod to the card that is paid for.
     pub(super) fn check_payers(
         &self,
         task: &mut Task,
@@ -233,7 +237,7 @@ impl Cluster {
     }
 }
 
-/// The claims among these that others may name.
+/// Returns the claims among these that others may name.
 pub(super) fn shared_keys<'n>(namespace: &'n str, named: &'n [Named]) -> impl Iterator<Item = ClaimKey> + 'n {
     let shared = named.iter().filter(|named| named.shared);
     let claims = shared.filter_map(|named| named.claim.clone());

@@ -1,4 +1,4 @@
-//! Pods come, change, and go.
+//! What happens when pods come, change, and go.
 
 mod imagined;
 mod of_groups;
@@ -26,13 +26,13 @@ use crate::task::Task;
 pub(crate) use imagined::Allowance;
 
 impl Cluster {
-    /// Takes what a pod says.
+    /// Takes in what a pod says.
     pub(crate) fn apply_pod(&mut self, pod: crds::pod::Pod<Box<str>>, now: Timestamp) {
         self.apply_pod_of(self.epoch(Kind::Pod), pod, now);
     }
 
-    /// The same of a pod as it was seen last: which lists have named it stays as it was, or one that is gone would outlive the list that
-    /// does not name it any more.
+    /// Takes in a pod again as it was seen last. Which lists have named the pod stays as it was: otherwise a pod that is
+    /// gone would outlive the list that does not name it any more.
     pub(super) fn apply_pod_again(&mut self, pod: crds::pod::Pod<Box<str>>, now: Timestamp) {
         let known = pod.metadata.uid.as_deref().and_then(|uid| self.pod_with_uid(uid));
         if let Some(epoch) = known.and_then(|id| self.pod(id)).map(|pod| pod.epoch) {
@@ -40,7 +40,7 @@ impl Cluster {
         }
     }
 
-    /// Takes what a pod says that was named last by the list of this number.
+    /// Takes in what a pod says that was named last by the list of this number.
     fn apply_pod_of(&mut self, epoch: u64, mut pod: crds::pod::Pod<Box<str>>, now: Timestamp) {
         let as_seen = self.may_claim(&pod).then(|| to_keep(&pod));
         let (Some(uid), Some(name)) = (pod.metadata.uid.take(), pod.metadata.name.take()) else {
@@ -62,13 +62,14 @@ impl Cluster {
         reading.in_no_queue &= !charged_for_cards;
         let queue = self.read_queue(&mut reading, &namespace, &uid, known, &named);
         let node_name = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
-        // Nobody who is being deleted is placed any more.
+        // A pod that is being deleted is not placed any more.
         if node_name.is_some() || pod.metadata.deletion_timestamp.is_some() {
             self.end_assumption(&uid);
         }
         let bound_to = node_name.map(|node| self.node_id(node));
         let own_grace = bound_to.and(pod.spec.termination_grace_period_seconds);
-        // A pod that was let in and can go to one node alone holds room there from before it is bound, after a restart too.
+        // A pod that was let in and can go to only one node holds room there even before it is bound, also after a
+        // restart.
         let only_node = self.only_node_of(&reading).filter(|_| bound_to.is_none());
         let (group, task_spec, job) = self.workloads_of(&reading, &pod.metadata, &namespace);
         let old = known.and_then(|id| self.pod(id));
@@ -152,14 +153,14 @@ impl Cluster {
         self.settle_payers(id);
     }
 
-    /// The list of this number has named a pod.
+    /// Notes that the list of this number has named a pod.
     fn note_named_by(&mut self, epoch: u64, known: Option<PodId>) {
         if let Some(marks) = known.and_then(|id| self.mark_pod(id)) {
             *marks.epoch = epoch;
         }
     }
 
-    /// The only node that a managed pod without gate can go to: it is pinned there, or has devices there.
+    /// Returns the only node that a managed pod without a gate can go to, because it is pinned there or has devices there.
     fn only_node_of(&mut self, reading: &Reading) -> Option<NodeId> {
         if !reading.managed || reading.gates != Gates::None {
             return None;
@@ -169,11 +170,11 @@ impl Cluster {
         Some(self.node_id(node))
     }
 
-    /// Takes the end of a pod that is over; whether it is.
+    /// Removes a pod that is over. Returns whether it is over.
     fn end_if_over(&mut self, uid: &str, namespace: &str, pod: &crds::pod::Pod<Box<str>>, now: Timestamp) -> bool {
         let phase = pod.status.phase.as_deref();
         if !matches!(phase, Some("Succeeded" | "Failed")) {
-            // Seen later, but written earlier: what is over stays so.
+            // This was seen later, but written earlier. A pod that is over stays so.
             return self.members.has_succeeded(uid);
         }
         self.remove_pod(uid);
@@ -197,7 +198,7 @@ impl Cluster {
         });
         let old = known.and_then(|id| self.pod(id)?.waits.as_ref());
         let write_refusals = old.map_or(0, |old| if *old.shape == shape { old.write_refusals } else { 0 });
-        // What was refused as it was may be accepted as it is now.
+        // A pod that was refused as it was may be accepted as it is now.
         let is_mended = |old: &Waits| old.write_refusals > write_refusals;
         let aside_until = if let Some(old) = old {
             old.aside_until.filter(|_| !is_mended(old))
@@ -260,7 +261,7 @@ impl Cluster {
         id
     }
 
-    /// What a pod asks for that somebody else shows.
+    /// Returns what a pod asks for that somebody else shows.
     pub(crate) fn read_task(&mut self, mut pod: crds::pod::Pod<Box<str>>, namespace: &str) -> Task {
         let task = reading::read(&mut pod, namespace, &mut self.names).task;
         self.meet_resources();
@@ -274,7 +275,7 @@ impl Cluster {
             self.claimed.outgrown.forget(id);
         }
         let Some(pod) = self.take_pod(uid) else { return };
-        // CPU, memory and the pod's slot are names that stay.
+        // CPU, memory and the pod's slot are names that are never forgotten.
         let resources = pod.task.request.iter().len().saturating_sub(3);
         self.names.gone(pod.task.cards().count(), resources);
         if let Some(node) = pod.room {
@@ -288,27 +289,27 @@ impl Cluster {
         self.forget_claiming(uid, pod.is_in());
     }
 
-    /// The pod with this id.
+    /// Returns the pod with this id.
     pub fn pod(&self, id: PodId) -> Option<&Pod> {
         self.pods.get(id)?.as_ref()
     }
 
-    /// The pod with this unique id.
+    /// Returns the id of the pod with this UID.
     pub fn pod_with_uid(&self, uid: &str) -> Option<PodId> {
         self.pods.id(uid)
     }
 
-    /// All pods, each with its number.
+    /// Returns all pods, each with its id.
     pub(crate) fn pods_by_id(&self) -> impl Iterator<Item = (PodId, &Pod)> {
         self.pods.iter().filter_map(|(id, pod)| Some((id, pod.as_ref()?)))
     }
 
-    /// Those that run or wait, and those of others that use nodes.
+    /// Returns the pods that run or wait, and of unmanaged pods those that use nodes.
     pub fn pods(&self) -> impl Iterator<Item = &Pod> {
         self.pods_by_id().map(|(_, pod)| pod)
     }
 
-    /// Where a pod is being deleted: when it gives its quota back, gone or not.
+    /// Returns when a pod that is being deleted gives its quota back, whether it is gone by then or not.
     pub(crate) fn quota_end(&self, pod: &Pod) -> Option<Timestamp> {
         let timeout = SignedDuration::try_from(self.configuration.cardgate.terminating_timeout);
         let end = |deleted: Timestamp| deleted.checked_add(timeout.ok()?).ok();
@@ -330,7 +331,7 @@ fn stage(
     if let Some(stage @ Stage::Admitting { .. }) = old.map(|old| old.stage)
         && spec.has_gate(GATE)
     {
-        // Seen later, but written earlier than the decision.
+        // This was seen later, but written before the decision.
         return stage;
     }
     match reading.gates {
@@ -344,21 +345,24 @@ fn stage(
     }
 }
 
-/// Where a pod without a node is expected: until the scheduler has said where, where the decision expected it. API servers bind nobody who
-/// is being deleted: it goes nowhere any more, and whose finalizer keeps it there keeps no room with it.
+/// Returns where a pod without a node is expected. Until the scheduler has said where, that is where the decision expected
+/// it. API servers bind no pod that is being deleted: such a pod goes nowhere any more, and if a finalizer keeps it there,
+/// it keeps no room.
 fn expected_on(only_node: Option<NodeId>, old: Option<&Pod>, deleted: Option<Timestamp>) -> Option<NodeId> {
     let expected = only_node.or_else(|| old?.room);
     expected.filter(|_| deleted.is_none())
 }
 
-/// How often pods of its controller had come back when this one came, or was let in; `now` is how often they have by now.
+/// Returns how often pods of its controller had come back when this pod came, or was let in; `now` is how often they have
+/// by now.
 fn returns(old: Option<&Pod>, stage: Stage, now: Option<u32>) -> u32 {
     let is_let_in_now = |old: &&Pod| matches!(stage, Stage::Unbound { .. } | Stage::Bound) && !old.is_in();
     let known = old.filter(|old| !is_let_in_now(old));
     known.map_or_else(|| now.unwrap_or(0), |old| old.returns)
 }
 
-/// Whether a pod that is in says that it waits, and did not before: it may be in no queue, where its claims turned out to be for no cards.
+/// Whether a pod that is in says that it waits, and did not say so before. It may be in no queue, where its claims turned
+/// out to be for no cards.
 fn is_wrongly_shown_as_waiting(new: &Pod, old: Option<&Pod>) -> bool {
     let was_shown = old.is_some_and(|old| old.shown_as_waiting && old.stage == new.stage);
     let is_in = matches!(new.stage, Stage::Unbound { .. } | Stage::Bound);

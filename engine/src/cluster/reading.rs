@@ -40,19 +40,19 @@ use crate::task::{Naming, Task};
 pub(super) struct Reading {
     pub task: Task,
     pub constraints: NodeConstraints,
-    /// Whether others may be evicted for its priority.
+    /// Whether its priority class allows other pods to be evicted for it.
     pub preempts: bool,
     pub assigned: Option<Assigned>,
     pub gpus: Option<CardLists>,
     pub managed: bool,
-    /// Whether Cardgate may look at it at all.
+    /// Whether Cardgate may manage it at all.
     pub reachable: bool,
-    /// Whether it is managed for `CrossQuota` or for its gate alone, so that no queue is charged.
+    /// Whether it is managed only for `CrossQuota` or for its gate, so that no queue is charged.
     pub in_no_queue: bool,
     /// How it orders GPU nodes, where `CrossQuota` decides where it goes.
     pub cross_quota: Option<ScoringStrategy>,
     pub gates: Gates,
-    /// The names of others' gates.
+    /// The names of the gates of others.
     pub other_gates: Option<Box<str>>,
     pub queue_annotation: Option<Box<str>>,
     pub group: Option<Box<str>>,
@@ -60,24 +60,26 @@ pub(super) struct Reading {
     pub shown_as_waiting: bool,
     pub told: Option<Reason>,
     pub controller: Option<Controller>,
-    /// The UID that it gives that controller.
+    /// The UID that it gives for that controller.
     pub controller_uid: Option<Box<str>>,
-    /// When it is over at the latest, where it may not run for ever.
+    /// When it is over at the latest, where it has a time limit.
     pub ends: Option<Timestamp>,
-    /// Whether its group is all that it names.
+    /// Whether it names nothing but its group.
     pub names_group_alone: bool,
-    /// Whether it shows that Cardgate has held it, though its gate may be gone: it was told something but of the
-    /// gates of others, or what it was let in for is written on it.
+    /// Whether it shows that Cardgate has held it, though its gate may be gone. It shows that where it was told something
+    /// other than that others' gates hold it, or where what it was let in for is written on it.
     pub shows_it_was_held: bool,
 }
 
-/// What the name of a group begins with that Volcano's controllers make for a pod that names their scheduler and no group; behind it comes
-/// the UID of its controller, or its own. They write it on the pod that is there.
+/// The prefix of the name of a group that Volcano's controllers make for a pod that names their scheduler and no group.
+/// Behind the prefix comes the UID of the pod's controller, or else of the pod. The controllers write the name on the
+/// existing pod.
 pub(super) const GROUP_FOR_POD: &str = "podgroup-";
 
 impl Reading {
-    /// Whom nothing but Cardgate's gate keeps from the scheduler is managed at least to have it taken off: nobody else does. The door held it
-    /// for its claims alone, since whose devices they are was not known there, or its maker wrote the gate while the door was away.
+    /// Makes a pod managed that only Cardgate's gate keeps from the scheduler, at least to have the gate taken off, since
+    /// nobody else does that. The webhook held such a pod only for its claims, since it did not know whose devices they
+    /// are, or the pod's maker wrote the gate while the webhook was away.
     pub(super) fn manage_own_gate(&mut self) {
         if !self.managed && self.reachable && self.gates == Gates::Own {
             (self.managed, self.in_no_queue) = (true, true);
@@ -98,7 +100,8 @@ impl Reading {
         self.gpus.iter().flat_map(|gpus| gpus.iter()).any(Option::is_some)
     }
 
-    /// The mGPU cards that are written on the pod; before they are, those that the decision about it took.
+    /// Returns the mGPU cards that are written on the pod; before they are written, the cards that the decision about the
+    /// pod took.
     pub(super) fn cards(&self, stage: Stage, old: Option<&Pod>) -> Option<CardLists> {
         let is_written = self.cards_are_written();
         let taken = old.filter(|_| matches!(stage, Stage::Admitting { .. } | Stage::Unbound { .. }));
@@ -115,7 +118,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
     let managed = names_queue_or_card || under_cross_quota;
     let reachable = is_reachable(pod, namespace);
     let annotations = &pod.metadata.annotations;
-    // Also of a pod that says nothing of queues or cards: its namespace may make it managed.
+    // This is also checked for a pod that says nothing of queues or cards: its namespace may make it managed.
     let mut unreadable: Option<Box<str>> = pod_bounds::check(pod).err().map(|error| error.to_string().into());
 
     let mut cards = Vec::new();
@@ -180,7 +183,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         names_group_alone: !under_cross_quota
             && [QUEUE_NAME, CARD_NAME].iter().all(|key| !annotations.contains_key(key))
             && mgpu.is_none(),
-        // The door refuses a strategy that is unknown; past it, the default holds.
+        // The webhook refuses an unknown strategy. Where one got past the webhook, the default holds.
         cross_quota: under_cross_quota.then(|| {
             let strategy = annotations.get(SCORING_STRATEGY).and_then(|text| text.parse().ok());
             strategy.unwrap_or_default()
@@ -195,7 +198,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
             naming: Naming::Own,
             claimed: None,
             unqueued: false,
-            // Nothing is shared for nothing: most pods name no card.
+            // Makes no list of its own where there is nothing to list: most pods name no card.
             alternatives: if cards.is_empty() { Arc::default() } else { cards.into() },
             mgpu,
             unreadable,
@@ -212,15 +215,16 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
     }
 }
 
-/// The one that makes another pod in the place of this one.
+/// Returns the owner that makes another pod in the place of this one.
 fn controlling_owner(metadata: &Metadata<Box<str>>) -> Option<&OwnerReference<Box<str>>> {
     let mut owners = metadata.owner_references.iter();
     owners.find(|owner| owner.controller == Some(true))
 }
 
-/// The task of its group that a pod does.
+/// Returns the task of its group that a pod does.
 pub(super) fn task_spec(metadata: &Metadata<Box<str>>) -> Option<&str> {
-    // Also an annotation, of which nothing limits the length: no task has a longer name than a label can.
+    // The task may also be given by an annotation, whose length nothing limits. No task has a longer name than a label can
+    // have.
     let found = metadata
         .labels
         .get(TASK_SPEC)
@@ -228,25 +232,25 @@ pub(super) fn task_spec(metadata: &Metadata<Box<str>>) -> Option<&str> {
     found.filter(|task| !task.is_empty() && task.len() <= TASK_NAME_LENGTH)
 }
 
-/// The cards that it was let in for, of those that are written on it.
+/// Returns the cards that the pod was let in for, from what is written on it.
 fn assigned_of(annotations: &TextMap<Box<str>>, names: &mut Names) -> Option<Assigned> {
     let written = annotations.get(CARD_ASSIGNED).filter(|text| !says_none(text))?;
     Some(Assigned::read(written, names))
 }
 
-/// The condition by which Cardgate tells a pod why it waits, or that it was let in.
+/// Returns the condition by which Cardgate tells a pod why it waits, or that it was let in.
 fn own_condition(status: &PodStatus<Box<str>>) -> Option<&PodCondition<Box<str>>> {
     let is_ours = |condition: &&PodCondition<Box<str>>| condition.r#type.as_deref() == Some(ADMITTED_CONDITION);
     status.conditions.iter().find(is_ours)
 }
 
-/// Whether it says more than that another gate holds the pod: that was told once to pods, too, that nobody held.
+/// Whether the condition says more than that another gate holds the pod. Pods that nobody held were told that once, too.
 fn is_of_who_was_held(condition: &PodCondition<Box<str>>) -> bool {
     let is_of_another_gate = || condition.reason.as_deref() == Some(Reason::HeldByAnotherGate.as_str());
     condition.status.as_deref() != Some("False") || !is_of_another_gate()
 }
 
-/// The same where it says that the pod waits.
+/// Returns that condition where it says that the pod waits.
 fn waiting_condition(status: &PodStatus<Box<str>>) -> Option<&PodCondition<Box<str>>> {
     own_condition(status).filter(|condition| condition.status.as_deref() == Some("False"))
 }

@@ -1,4 +1,4 @@
-//! What queues keep for workloads that are in them, until their pods take over.
+//! What queues keep for workloads that are in them, until the workloads' pods take over.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -17,10 +17,10 @@ use crate::inqueue::Demand;
 use crate::reason::Reason;
 use crate::refs::WorkloadKind;
 
-/// Of so many Jobs whose pods are of one group it is asked what is kept for them, whenever the group is judged.
+/// The most Jobs of one group for which Cardgate asks what is kept for them, whenever the group is judged.
 const MOST_JOBS: usize = 64;
 
-/// What is to be looked at of what queues keep.
+/// What is to be looked at again about what queues keep.
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
     /// When workloads stop standing aside, or their time in their queues is over.
@@ -29,32 +29,33 @@ pub(super) struct Reservations {
     enqueued_before: BTreeSet<WorkloadId>,
     /// Whether anything has been decided yet.
     has_decided: bool,
-    /// Queues that may have come to refuse those for whom they keep something.
+    /// Queues that may have come to refuse workloads for which they keep something.
     unreviewed: BTreeSet<QueueId>,
-    /// Workloads that something is kept for, now or again: while all of their pods ran nothing was, and their queue may have come
-    /// to refuse them; and it may be more than they were checked for, by their pods or by the configuration.
+    /// Workloads that something is kept for now, or again. While all their pods ran nothing was kept, so their queue may
+    /// have come to refuse them. What is kept may also be more than they were checked for, because of their pods or of the
+    /// configuration.
     kept_anew: BTreeSet<WorkloadId>,
-    /// Whether what is kept anew may be so by another configuration.
+    /// Whether what is kept anew may have come about by another configuration.
     is_configured_anew: bool,
 }
 
-/// What is kept for a workload, and more of it than its queue was asked for.
+/// A workload for which more is kept than its queue was asked about.
 pub(crate) struct Grown {
     pub(crate) id: WorkloadId,
     pub(crate) queue: QueueId,
     pub(crate) demand: Demand,
-    /// Whether it may be more by the configuration, and not by what the workload does.
+    /// Whether it may be more because of the configuration, and not because of what the workload does.
     pub(crate) is_configured: bool,
 }
 
 impl Reservations {
-    /// A queue may have come to refuse those for whom it keeps something.
+    /// Notes that a queue may have come to refuse workloads for which it keeps something.
     pub(super) fn review(&mut self, queue: QueueId) {
         self.unreviewed.insert(queue);
     }
 
-    /// A workload is seen for the first time, and is in its queue: what an earlier leader has let in is judged before
-    /// whatever waits.
+    /// Notes that a workload is in its queue when it is seen for the first time. What an earlier leader has let in is
+    /// judged before everything that waits.
     pub(super) fn found_enqueued(&mut self, id: WorkloadId) {
         self.enqueued_before.extend((!self.has_decided).then_some(id));
     }
@@ -65,7 +66,7 @@ fn keeps_for_workloads(configuration: &Configuration) -> bool {
 }
 
 impl Cluster {
-    /// Lets a workload into its queue: what it asks for is kept for it until its pods take over.
+    /// Lets a workload into its queue: the queue keeps what the workload asks for until its pods take over.
     pub(crate) fn enqueue(&mut self, id: WorkloadId) {
         let enqueued = Enqueued {
             since: self.now,
@@ -79,7 +80,7 @@ impl Cluster {
         self.note_checked(id);
     }
 
-    /// A refusal by a queue, as things stand.
+    /// Returns a refusal by a queue, as things stand.
     pub(crate) fn refusal(&self, queue: QueueId, workload: Option<WorkloadId>, reason: Reason) -> Refused {
         Refused {
             reason,
@@ -104,19 +105,19 @@ impl Cluster {
         workload.refuse(refused);
     }
 
-    /// Takes back that a workload is in its queue.
+    /// Takes a workload out of its queue.
     pub(crate) fn dequeue(&mut self, id: WorkloadId) {
         self.workloads[id].leave_queue();
         self.settle(id);
     }
 
-    /// Takes back that a workload is in its queue, because of what it asks itself: what was kept for it was kept in vain.
+    /// Takes a workload out of its queue because of what it asks for itself: what was kept for it was kept in vain.
     pub(crate) fn dequeue_in_vain(&mut self, id: WorkloadId) {
         self.end_enqueued(id, self.now);
         self.settle(id);
     }
 
-    /// Workloads that have something kept for them in queues that may have come to refuse them.
+    /// Returns the workloads that have something kept for them in queues that may have come to refuse them.
     pub(crate) fn take_unreviewed(&mut self) -> BTreeSet<WorkloadId> {
         let queues = std::mem::take(&mut self.reservations.unreviewed);
         let kept = queues.iter().flat_map(|queue| self.queues[*queue].keeps_for.iter());
@@ -126,9 +127,10 @@ impl Cluster {
         kept
     }
 
-    /// Workloads for which more is kept than they were checked for, and what is kept for them now, the last in line first: where there is not
-    /// enough for all, it goes without. Of the others, what is kept now is what they were checked for: what was kept beyond it may be others'
-    /// by the time that it is wanted again.
+    /// Returns the workloads for which more is kept than they were checked for, and what is kept for them now. The last in
+    /// line comes first, since it goes without where there is not enough for all. For the other workloads, what is kept
+    /// now counts as what they were checked for: what was kept beyond it may be others' by the time that it is wanted
+    /// again.
     pub(crate) fn take_grown(&mut self) -> Vec<Grown> {
         let is_configured = std::mem::take(&mut self.reservations.is_configured_anew);
         let mut grown = Vec::new();
@@ -148,12 +150,13 @@ impl Cluster {
         grown
     }
 
-    /// What is kept for a workload, if anything is, its queue was found to take.
+    /// Notes that the queue was found to take what is kept for a workload, if anything is.
     pub(crate) fn note_checked(&mut self, id: WorkloadId) {
         self.workloads[id].note_checked();
     }
 
-    /// What was in its queue when this program began to lead, oldest first; nothing after the first time.
+    /// Returns the workloads that were in their queues when this program began to lead, oldest first. Returns nothing
+    /// after the first call.
     pub(crate) fn take_enqueued_before(&mut self) -> Vec<WorkloadId> {
         self.reservations.has_decided = true;
         let earlier = std::mem::take(&mut self.reservations.enqueued_before).into_iter();
@@ -167,14 +170,15 @@ impl Cluster {
         earlier
     }
 
-    /// All queues are looked at for whether they still take those for whom they keep something.
+    /// Makes all queues be checked for whether they still take the workloads for which they keep something.
     pub(super) fn review_all(&mut self) {
         let keeping = self.queues.ids();
         let keeping = keeping.filter(|id| !self.queues[*id].keeps_for.is_empty());
         self.reservations.unreviewed.extend(keeping);
     }
 
-    /// A Job could not be resumed: it is tried again after a while, and later each time where the API server refuses that.
+    /// Notes that a Job could not be resumed. It is tried again after a while, and where the API server refuses it, later
+    /// each time.
     pub(crate) fn refuse_resumption(&mut self, uid: &str, message: Option<&Arc<str>>, now: Timestamp) {
         let is_it = |workload: &Workload| workload.terms.as_ref().is_some_and(|terms| &*terms.uid == uid);
         let Some(id) = self.workloads().find(|(_, workload)| is_it(workload)).map(|(id, _)| id) else {
@@ -200,7 +204,7 @@ impl Cluster {
         self.refuse_workload(id, Some((Step::Enqueue, refused)));
     }
 
-    /// Workloads that stood aside may try again, and those whose time in their queue is over wait again.
+    /// Lets workloads try again that have stood aside, and lets workloads wait again whose time in their queue is over.
     pub(super) fn advance_workloads(&mut self, now: Timestamp) {
         while let Some((time, id)) = self
             .reservations
@@ -222,7 +226,8 @@ impl Cluster {
         }
     }
 
-    /// The clock was set back: workloads stand aside, and are in their queues, for no longer by that.
+    /// Moves times back after the clock was set back, so that workloads stand aside, and are in their queues, for no
+    /// longer because of that.
     pub(super) fn bring_workloads_back(&mut self, back: SetBack) {
         self.reservations.deadlines.clear();
         for id in self.workloads.places() {
@@ -241,7 +246,7 @@ impl Cluster {
         for id in self.workloads.places() {
             self.unreserve(id);
             if keeps && !kept {
-                // Until now nothing was kept for it, in vain or not.
+                // Until now nothing was kept for it, whether in vain or not.
                 self.workloads[id].begin_time_in_queue(self.now);
             } else if !keeps {
                 self.workloads[id].step_forward(self.now);
@@ -258,17 +263,19 @@ impl Cluster {
         }
     }
 
-    /// Whether queues keep anything for workloads. Where nobody asks them before, or nothing limits them, that would keep nobody else out.
+    /// Whether queues keep anything for workloads. Where workloads do not wait for their queue first, or nothing limits
+    /// queues, keeping something would keep nobody else out.
     pub(super) fn keeps_for_workloads(&self) -> bool {
         keeps_for_workloads(&self.configuration)
     }
 
-    /// Whether `PodGroup`s of this kind are enqueued by Cardgate.
+    /// Whether Cardgate enqueues workloads of this kind.
     fn enqueues(&self, kind: WorkloadKind) -> bool {
         kind == WorkloadKind::Job || self.configuration.cardgate.enqueue
     }
 
-    /// Reserves for a workload what should be, and puts it in line for its queue where it belongs there.
+    /// Reserves for a workload what should be reserved, and puts the workload in line for its queue where it belongs
+    /// there.
     pub(super) fn settle(&mut self, id: WorkloadId) {
         let workload = &self.workloads[id];
         let Some(terms) = &workload.terms else {
@@ -299,8 +306,9 @@ impl Cluster {
         self.note_incomplete(id);
     }
 
-    /// What was kept for this pod's workloads it has now, or others have: before that is kept again it is checked again. Of a pod that is let in this
-    /// is said once that is decided, and not where it is only tried; whether it is written then changes nothing.
+    /// Notes that this pod, or others, now have what was kept for the pod's workloads: it is checked again before it is
+    /// kept again. For a pod that is let in, this is called once that is decided, and not where it is only tried. Whether
+    /// the decision is then written changes nothing.
     pub(super) fn note_taken_over(&mut self, id: PodId) {
         let workloads = self.pod(id).map(|pod| [pod.group, pod.job]);
         for workload in workloads.into_iter().flatten().flatten() {
@@ -310,7 +318,7 @@ impl Cluster {
         }
     }
 
-    /// The same of the pods that this round lets in.
+    /// Notes the same for the pods that this round lets in.
     pub(crate) fn note_let_in<'a>(&mut self, uids: impl IntoIterator<Item = &'a str>) {
         for uid in uids {
             if let Some(id) = self.pod_with_uid(uid) {
@@ -319,8 +327,9 @@ impl Cluster {
         }
     }
 
-    /// Counts anew what is kept for a workload, once a pod with cards has come or gone: beside cards, CPU and memory may count for
-    /// nothing (docs/rules.md, **Card quota**). Whether its queue takes it with that is seen in the next round: what is tried is taken back.
+    /// Counts anew what is kept for a workload, once a pod with cards has come or gone: beside cards, CPU and memory may
+    /// count for nothing (docs/rules.md, **Card quota**). Whether the queue takes the workload with the new amount is seen
+    /// in the next round; a mere trial is undone.
     pub(super) fn meter_anew(&mut self, id: WorkloadId) {
         let workload = &self.workloads[id];
         let Some(kept) = workload.reserved() else { return };
@@ -337,7 +346,7 @@ impl Cluster {
         workload.stand_back(lapses, aside);
         if let Some(until) = workload.aside_until {
             self.reservations.deadlines.insert((until, id));
-            // Nobody looks at it until then who would tell it. A Job that nobody holds waits for nothing.
+            // Nobody looks at it before then, and so nobody would tell it. A Job that nobody holds waits for nothing.
             let waits = !self.workloads[id].is_unheld_job();
             if aside.is_some() && waits && self.workloads[id].refused.is_none() {
                 let refused = self.refusal(queue, Some(id), Reason::InqueueTimeout);
@@ -357,7 +366,7 @@ impl Cluster {
         }
     }
 
-    /// What a queue shows of what waits has changed, and so has what those above it show.
+    /// Notes that what a queue, and each queue above it, shows of what waits has changed.
     fn line_has_changed(&mut self, queue: QueueId) {
         let above: Vec<_> = self.ancestry(queue).collect();
         self.changes.queues.insert(queue);
@@ -373,20 +382,22 @@ impl Cluster {
         self.note_kept_for_job(id, false);
     }
 
-    /// What is kept for the pods of a workload, and in which queues: for itself, and for the first of the Jobs whose pods are of this group, or
-    /// for the group that this Job's pods are of. To count one against the other would keep the pods out for which it is kept.
+    /// Returns what is kept for the pods of a workload, and in which queues: for the workload itself, and for the first of
+    /// the Jobs whose pods are of this group, or for the group that this Job's pods are of. If one counted against the
+    /// other, it would keep out the very pods for which it is kept.
     pub(crate) fn kept_for_pods_of(&self, id: WorkloadId) -> impl Iterator<Item = (QueueId, &Demand)> {
         self.kin_of(id).filter_map(|id| self.workload(id).reservation())
     }
 
-    /// A workload and those of which what is kept for the one is kept for the pods of the other.
+    /// Returns a workload together with those workloads with which it shares pods, so that what is kept for one is kept
+    /// for the pods of the other.
     pub(crate) fn kin_of(&self, id: WorkloadId) -> impl Iterator<Item = WorkloadId> {
         let jobs = self.workload(id).jobs_kept.iter().take(MOST_JOBS);
         let kin = jobs.copied().chain(self.group_of_job(id));
         std::iter::once(id).chain(kin)
     }
 
-    /// For whom a queue keeps what, and for how long at most.
+    /// Returns for which workloads a queue keeps something, what it keeps, and for how long at most.
     pub(crate) fn keeps_for(&self, queue: QueueId) -> impl Iterator<Item = (WorkloadId, &Demand, SignedDuration)> {
         self.queues[queue].keeps_for.iter().filter_map(|id| {
             let workload = self.workload(*id);
@@ -396,7 +407,7 @@ impl Cluster {
         })
     }
 
-    /// The group that a Job's pods belong to, where it is there or named by anybody.
+    /// Returns the group that a Job's pods belong to, where the group is there or something names it.
     fn group_of_job(&self, id: WorkloadId) -> Option<WorkloadId> {
         let job = self.workload(id);
         let terms = job.terms.as_ref().filter(|_| job.kind == WorkloadKind::Job)?;
