@@ -12,8 +12,8 @@ use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::policies::mgpu::CardLists;
 
 impl Cluster {
-    /// Lets a waiting pod in: from now on it holds its quota for one of its alternatives, and room where it is expected, with these mGPU cards there where
-    /// it asks for any.
+    /// Lets a waiting pod in. From now on it holds quota for one of its alternatives and room where it is expected, with
+    /// these mGPU cards there where it asks for any.
     pub(crate) fn admit(
         &mut self,
         id: PodId,
@@ -27,7 +27,7 @@ impl Cluster {
         self.remember_claims(id);
         self.update_pod(id, |pod| {
             pod.stage = Stage::Admitting {
-                // What is being written ends by its answer, which the actor brings in any case. No clock ends it: one that jumps
+                // A write ends by its answer, which the actor brings in any case. No clock ends it: a clock that jumps
                 // would give away what a write takes that is still under way.
                 until: Timestamp::MAX,
                 written: false,
@@ -41,17 +41,17 @@ impl Cluster {
         });
     }
 
-    /// The API server has confirmed an admission.
+    /// Notes that the API server has confirmed an admission.
     pub(crate) fn confirm(&mut self, uid: &str) {
         let Some(id) = self.pod_with_uid(uid) else { return };
         if let Some(Stage::Admitting { until, .. }) = self.pod(id).map(|pod| pod.stage) {
-            // One that is being deleted meanwhile gives its quota back later than the confirmation was due.
+            // A pod that is being deleted meanwhile gives its quota back later than the confirmation was due.
             self.prolong_stage(id, Stage::Admitting { until, written: true });
         }
     }
 
-    /// An admission was not written: the pod waits again, and stands aside for a moment. One of a gang whose others are on their
-    /// way keeps its place for that moment.
+    /// Takes back an admission that was not written: the pod waits again, and stands aside for a moment. A pod of a gang
+    /// whose other pods are on their way keeps its place for that moment.
     pub(crate) fn refuse(&mut self, uid: &str, now: Timestamp) {
         let Some(id) = self.pod_with_uid(uid) else { return };
         let until = after_refused_writes(1, now);
@@ -65,8 +65,9 @@ impl Cluster {
         }
     }
 
-    /// The API server refuses to let a pod in, and would again: it gives back all that it took, and stands aside, longer each
-    /// time. The others of its gang, who are in, have nothing of a place that it can't take.
+    /// Takes back an admission that the API server refuses and would refuse again. The pod gives back all that it took and
+    /// stands aside, longer each time. Keeping its place would be of no use to the other pods of its gang, which are in,
+    /// since the pod can't take it.
     pub(crate) fn refuse_for_good(&mut self, uid: &str, now: Timestamp) {
         let Some(id) = self.pod_with_uid(uid) else { return };
         let is_under_way = |pod: &&Pod| matches!(pod.stage, Stage::Admitting { .. });
@@ -83,7 +84,8 @@ impl Cluster {
         });
     }
 
-    /// Nobody knows whether an admission is written, or will be: what it took stays taken until the pod has been read again.
+    /// Keeps what an admission took, while nobody knows whether it is written or will be, until the pod has been read
+    /// again.
     pub(crate) fn await_answer(&mut self, uid: &str) {
         if let Some(id) = self.pod_with_uid(uid) {
             let (until, written) = (Timestamp::MAX, false);
@@ -91,7 +93,7 @@ impl Cluster {
         }
     }
 
-    /// Whether a pod belongs to the minimum of a group, and others of it hold quota besides.
+    /// Whether a pod belongs to the minimum of a group of which other pods hold quota too.
     pub(super) fn belongs_to_started_gang(&self, id: PodId) -> bool {
         let group = self.pod(id).and_then(|pod| pod.group).map(|group| self.workload(group));
         group.is_some_and(|group| {
@@ -99,7 +101,7 @@ impl Cluster {
         })
     }
 
-    /// Where things stand, as far as taking back admissions of these pods needs to know.
+    /// Records the state, as far as it is needed to take back admissions of these pods.
     pub(crate) fn bookmark(&self, pods: impl IntoIterator<Item = PodId>) -> Bookmark {
         let mut bookmark = Bookmark {
             node_changes: self.node_change_count(),
@@ -110,7 +112,7 @@ impl Cluster {
         bookmark
     }
 
-    /// The same for further pods, of which nothing has changed since.
+    /// Records the same for further pods, of which nothing has changed since.
     pub(crate) fn add_to_bookmark(&self, bookmark: &mut Bookmark, pods: impl IntoIterator<Item = PodId>) {
         for pod in pods.into_iter().filter_map(|id| self.pod(id)) {
             let workloads = [pod.group, pod.job].into_iter().flatten();
@@ -133,8 +135,8 @@ impl Cluster {
         }
     }
 
-    /// Takes back decisions of this round, the last first, as if they had not been made. What happened before
-    /// [`Self::bookmark`] and what they have changed are as they were.
+    /// Takes back decisions of this round, the last first, as if they had not been made. The state from before
+    /// [`Self::bookmark`] is restored, as far as these decisions changed it.
     pub(crate) fn take_back(&mut self, pods: &[PodId], bookmark: &Bookmark) {
         for id in pods.iter().rev() {
             self.withdraw(*id, None);
@@ -142,7 +144,7 @@ impl Cluster {
         self.turn_back(bookmark);
     }
 
-    /// Everything is as it was at the bookmark: who was woken since has nothing to see.
+    /// Sets all versions back to the bookmark, so that what was woken since has nothing to look at.
     pub(super) fn turn_back(&mut self, bookmark: &Bookmark) {
         self.set_top_version(bookmark.top);
         for (queue, version) in &bookmark.queues {
@@ -179,11 +181,11 @@ impl Cluster {
     }
 }
 
-/// Versions as they were, so that decisions that are taken back wake nobody.
+/// Versions at one time, so that decisions that are taken back wake nobody.
 #[derive(Debug, Default)]
 pub struct Bookmark {
     queues: BTreeMap<QueueId, u64>,
-    /// The version of the cluster above them.
+    /// The version of the cluster, above the queues.
     top: u64,
     workloads: BTreeMap<WorkloadId, u64>,
     node_changes: u64,

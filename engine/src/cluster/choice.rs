@@ -1,5 +1,5 @@
-//! What is left to the scheduler: where a node has several cards that a pod's claims select, or more of one than the pod is charged for,
-//! the scheduler gives which it likes (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+//! What is left to the scheduler. Where a node has several cards that a pod's claims select, or more of one card than the
+//! pod is charged for, the scheduler gives whichever it likes (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -13,37 +13,39 @@ use crate::amounts::Dimension;
 use crate::names::{CardId, ResourceId};
 use crate::task::{Task, Wanted};
 
-/// How a pod that is charged for an alternative is kept away from nodes where the scheduler could give it other cards, or more, or would
-/// give up on it.
+/// How a pod that is charged for an alternative is kept away from nodes where the scheduler could give it other cards or
+/// more cards, or would give up on it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KeptAway {
-    /// The labels of nodes that it must not go to.
+    /// The labels of nodes that the pod must not go to.
     pub labels: Vec<String>,
     /// The cards of those labels.
     pub cards: BTreeSet<CardId>,
-    /// Whether those don't say of some node that it must not go there, or say so of every node where it may go: it must have its node.
+    /// Whether the labels do not suffice: they miss a node that the pod must not go to, or exclude every node where it may
+    /// go. The pod must then be given its node.
     pub is_open: bool,
 }
 
 impl KeptAway {
-    /// Whether a node has one of the labels.
+    /// Whether a node has any of the labels.
     pub fn has_label(&self, node: &Node) -> bool {
         let mut cards = self.cards.iter().filter_map(|card| node.card(*card));
         cards.any(|card| card.supply == Supply::Devices)
     }
 }
 
-/// What was found out about pods that ask for the same in this round: nodes and classes don't change while it is decided.
+/// What was found out in this round about pods that ask for the same. Nodes and classes don't change while decisions are
+/// made.
 #[derive(Debug, Default)]
 pub(super) struct KnownKeptAway(RefCell<HashMap<Task, BTreeMap<Alternative, Arc<KeptAway>>>>);
 
 impl Cluster {
-    /// A round begins: nodes and classes may have changed since the last one.
+    /// Forgets what was found out, since a round begins and nodes and classes may have changed since the last round.
     pub(crate) fn forget_kept_away(&mut self) {
         self.kept_away.0.get_mut().clear();
     }
 
-    /// How pods of this task are kept away with this alternative: as known in this round, or found out now.
+    /// Returns how pods of this task are kept away with this alternative: as known in this round, or found out now.
     pub(crate) fn kept_away(
         &self,
         task: &Task,
@@ -64,13 +66,13 @@ impl Cluster {
     }
 }
 
-/// Whether the scheduler could give a pod on a node more of any card than an alternative has of it, be all devices of the node free, and
-/// those that several nodes reach as well.
+/// Whether the scheduler could give a pod on a node more of any card than an alternative has of it, if all devices of the
+/// node were free, and also all devices that several nodes reach.
 pub(crate) fn exceeds(cluster: &Cluster, task: &Task, alternative: &Alternative, node: &Node) -> bool {
     let Some(requests) = open_requests(cluster, task) else {
         return false;
     };
-    // What is settled, the scheduler takes in any case.
+    // The scheduler gives what is settled in any case.
     let (settled, open): (Vec<_>, Vec<_>) = requests.iter().partition(|request| request.choices.len() == 1);
     let mut most = BTreeMap::<CardId, i64>::new();
     for (card, _, count) in settled.iter().flat_map(|request| request.choices.iter().flatten()) {
@@ -80,7 +82,7 @@ pub(crate) fn exceeds(cluster: &Cluster, task: &Task, alternative: &Alternative,
     let sure = most.clone();
     let by_claims = claims_cards(task);
     let there = |card: CardId, resource: ResourceId| {
-        // What a device plugin hands out there, the scheduler takes from it.
+        // What a device plugin hands out there, the scheduler takes from the plugin.
         let is_by_plugin = || {
             let offer = node.offer().filter(|_| !by_claims);
             offer.is_some_and(|offer| offer.by_plugin(Dimension::Resource(resource)) > 0)
@@ -109,8 +111,8 @@ pub(crate) fn exceeds(cluster: &Cluster, task: &Task, alternative: &Alternative,
         .any(|(card, count)| count > charged(cluster, task, alternative, card))
 }
 
-/// What of a choice the scheduler could give where so many are there. Where devices of several cards would do for one request, it may
-/// mix them.
+/// Returns what the scheduler could give of a choice where this many cards are there. Where devices of several cards would
+/// do for one request, the scheduler may mix them.
 fn could_be_given<'c>(
     choice: &'c [Counted],
     request: &Wanted,
@@ -131,11 +133,11 @@ fn could_be_given<'c>(
     given.filter(move |(_, count)| (suffices || may_be_mixed) && *count > 0)
 }
 
-/// How many of a card a pod is charged for with an alternative.
+/// Returns how many of a card a pod is charged for with an alternative.
 fn charged(cluster: &Cluster, task: &Task, alternative: &Alternative, card: CardId) -> i64 {
     match alternative {
         Alternative::Set(set) => {
-            // What is requested beside claims is nothing that these could be given.
+            // What is requested beside claims can't be given to these requests.
             let own = set.claimed().find(|(own, _)| *own == card);
             own.map_or(0, |(_, count)| count)
         }
@@ -144,7 +146,7 @@ fn charged(cluster: &Cluster, task: &Task, alternative: &Alternative, card: Card
     }
 }
 
-/// The requests of a pod for devices, where any of them leaves the scheduler a choice of cards or of how many.
+/// Returns the requests of a pod for devices, where any of them leaves the scheduler a choice of cards or of their number.
 pub(crate) fn open_requests<'t>(cluster: &Cluster, task: &'t Task) -> Option<Cow<'t, [Wanted]>> {
     let claimed = task.claimed.as_ref()?;
     let requests = if claims_cards(task) {
@@ -158,7 +160,7 @@ pub(crate) fn open_requests<'t>(cluster: &Cluster, task: &'t Task) -> Option<Cow
         .then_some(requests)
 }
 
-/// Whether a pod claims cards, and does not request them as a resource alone.
+/// Whether a pod claims cards, and does not only request them as a resource.
 fn claims_cards(task: &Task) -> bool {
     task.claimed.as_ref().is_some_and(|claimed| claimed.is_for_cards())
 }

@@ -14,7 +14,7 @@ use super::paying::{Standing, Turn, shared_keys};
 use super::pod::Pod;
 use crate::devices::{ClaimKey, Devices, Named};
 
-/// What a pod calls a claim, and what it was when the pod was let in; none once it was another.
+/// What a pod calls a claim, and what the claim said when the pod was let in; none once the claim has been another.
 type LetInBy = (Box<str>, Option<Arc<ResourceClaim>>);
 
 /// A pod that claims devices.
@@ -24,21 +24,21 @@ pub(super) struct Claiming {
     pub(super) named: Vec<Named>,
     /// The claim that the scheduler made for it.
     provided: Option<ClaimKey>,
-    /// Its claims as they were when it was let in; none where nobody here let it in.
+    /// Its claims as they were when it was let in; none where this program did not let it in.
     pub(super) let_in_by: Option<Vec<LetInBy>>,
-    /// The claims that others may name and that it paid for when it was known last what it claims.
+    /// The claims that others may name and that it paid for when what it claims was last known.
     pub(super) paid: BTreeSet<ClaimKey>,
-    /// Its turn to pay for the claims that it shares, as it stands in line for each.
+    /// Its turn to pay for the claims that it shares, as it stands in line for each of them.
     pub(super) turn: Option<Turn>,
 }
 
 impl Claiming {
-    /// The text of an annotation of the pod.
+    /// Returns the text of an annotation of the pod.
     pub(super) fn annotation(&self, key: &str) -> Option<&str> {
         self.pod.metadata.annotations.get(key)
     }
 
-    /// The claims that the pod names, as far as they are known, each with what the pod calls it.
+    /// Returns the claims that the pod names, as far as they are known, each with what the pod calls it.
     pub(super) fn claims<'c>(
         &'c self,
         devices: &'c Devices,
@@ -50,7 +50,7 @@ impl Claiming {
         })
     }
 
-    /// Those that the pod pays for, and whether others may name them too.
+    /// Returns the claims that the pod pays for, and whether others may name them too.
     pub(super) fn paid_by<'c>(&'c self, uid: &'c str, devices: &'c Devices) -> impl Iterator<Item = (ClaimKey, bool)> {
         let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
         let claims = self.named.iter().filter_map(move |named| {
@@ -60,7 +60,7 @@ impl Claiming {
         claims.filter(move |(key, shared)| !shared || devices.pays(key, uid))
     }
 
-    /// Whether the pod was let in by a claim of this name that says this.
+    /// Whether the pod was let in by a claim of this name that says the same as `claim`.
     pub(super) fn was_let_in_by(&self, name: &str, claim: &ResourceClaim) -> bool {
         let own = self.named.iter().filter(|named| named.claim.as_deref() == Some(name));
         let let_in_by = || self.let_in_by.iter().flatten();
@@ -71,7 +71,8 @@ impl Claiming {
             })
     }
 
-    /// The claim of this name is, or was, another than the one that the pod was let in by, where it does not say what `claim` does.
+    /// Notes that the claim of this name is, or was, another than the claim that the pod was let in by, unless it says the
+    /// same as `claim`.
     pub(super) fn give_up(&mut self, name: &str, claim: Option<&ResourceClaim>) {
         for named in self.named.iter().filter(|named| named.claim.as_deref() == Some(name)) {
             let then = self
@@ -85,7 +86,7 @@ impl Claiming {
         }
     }
 
-    /// All claims of the pod.
+    /// Returns all claims of the pod.
     pub(super) fn keys(&self) -> BTreeSet<ClaimKey> {
         let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
         keys_of(namespace, &self.named).chain(self.provided.clone()).collect()
@@ -93,7 +94,7 @@ impl Claiming {
 }
 
 impl Cluster {
-    /// Whether devices are allocated to a claim that a pod pays for: of one that several may name, one of them does.
+    /// Whether devices are allocated to a claim that a pod pays for. Of the pods that name the same claim, only one pays.
     pub(super) fn pays_for_devices(&self, pod: &Pod) -> bool {
         let devices = &self.claimed.devices;
         let pays = |named: &Named| {
@@ -108,7 +109,7 @@ impl Cluster {
         })
     }
 
-    /// Whether a pod names a claim to which nothing is allocated: what it comes to is anything that somebody writes.
+    /// Whether a pod names a claim to which nothing is allocated. What such a claim comes to is whatever somebody writes.
     pub(super) fn names_open_claims(&self, pod: &Pod) -> bool {
         let is_allocated = |named: &Named| {
             let key = named.claim.clone().map(|claim| ((&*pod.namespace).into(), claim));
@@ -123,7 +124,7 @@ impl Cluster {
         self.claimed.devices.ask_for_any(namespace, &named_by(pod))
     }
 
-    /// Takes note of whether there are claims to be seen at all.
+    /// Notes whether claims can be seen at all.
     pub(super) fn claims_are_there(&mut self, are_there: bool) {
         if self.claimed.devices.set_claims_there(are_there) {
             let pods: Vec<_> = self.claimed.pods.keys().map(Arc::clone).collect();
@@ -131,7 +132,7 @@ impl Cluster {
         }
     }
 
-    /// Remembers a pod that claims devices, as it was seen; what it names.
+    /// Remembers a pod that claims devices, as it was seen. Returns the claims that it names.
     pub(super) fn note_claiming(&mut self, pod: crds::pod::Pod<Box<str>>, namespace: &str) -> Vec<Named> {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let named = named_by(&pod);
@@ -144,7 +145,7 @@ impl Cluster {
         if requests_any(&pod, is_extended) {
             self.claimed.requesting.insert(Arc::clone(&uid));
         }
-        // Where it shares others than before, it takes its place among those when it has been read.
+        // Where the pod shares other claims than before, it takes its place in their lines when it has been read.
         if let Some(before) = self.claimed.pods.get(&uid)
             && before.named != named
         {
@@ -177,8 +178,8 @@ impl Cluster {
         named
     }
 
-    /// Forgets a pod that claimed devices: whoever shares a claim that it paid for pays from now on. `was_in` says whether the pod had
-    /// been let in.
+    /// Forgets a pod that claimed devices. Where it paid for shared claims, the next pod in line pays from now on.
+    /// `was_in` says whether the pod had been let in.
     pub(super) fn forget_claiming(&mut self, uid: &str, was_in: bool) {
         self.stand_in_line(uid, None);
         let Some((uid, claiming)) = self.claimed.pods.remove_entry(uid) else {
@@ -200,7 +201,7 @@ impl Cluster {
             if was_in == next_waits {
                 self.claim_changed(&key);
             } else {
-                // The others wait for somebody, or for nobody, as before.
+                // The others wait for a paying pod, or for none, as before.
                 self.see_again(next);
             }
         }
@@ -217,13 +218,13 @@ impl Cluster {
     }
 }
 
-/// What is said of a pod that names more claims than any may: an API server takes thousands.
+/// Returns the complaint about a pod that names more claims than are allowed: an API server accepts thousands.
 pub(super) fn claims_excess(spec: &PodSpec<Box<str>>) -> Option<Box<str>> {
     let claims = spec.resource_claims.len();
     (claims > CLAIMS).then(|| format!("spec.resourceClaims names {claims} claims, and {CLAIMS} are allowed").into())
 }
 
-/// The claims that a pod names.
+/// Returns the claims that a pod names.
 pub(super) fn named_by(pod: &crds::pod::Pod<Box<str>>) -> Vec<Named> {
     let made = |name: &str| {
         let mut statuses = pod.status.resource_claim_statuses.iter();
@@ -247,7 +248,7 @@ fn keys_of<'n>(namespace: &'n str, named: &'n [Named]) -> impl Iterator<Item = C
     claims.map(move |claim| (namespace.into(), claim))
 }
 
-/// The claim that the scheduler made for what a pod requests by resources that classes provide.
+/// Returns the claim that the scheduler made for what a pod requests by resources that classes provide.
 pub(super) fn provided_claim(pod: &crds::pod::Pod<Box<str>>) -> Option<&str> {
     let status = pod.status.extended_resource_claim_status.as_ref()?;
     status.resource_claim_name.as_deref()

@@ -1,4 +1,4 @@
-//! Which nodes a pod may run on: node selector, required node affinity, tolerations; as the scheduler matches them.
+//! Which nodes a pod may run on, by node selector, required node affinity and tolerations, as the scheduler matches them.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use crds::lean::TextMap;
 use crds::pod::{NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration};
 use crds::pod_bounds::{cut_node_terms, node_terms};
 
-/// The one field that Kubernetes knows in `matchFields`.
+/// The only field that Kubernetes knows in `matchFields`.
 pub const NAME_FIELD: &str = "metadata.name";
 
 /// A taint that keeps pods away; `PreferNoSchedule` taints are not kept, since they forbid nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taint {
-    /// What a toleration names it by.
+    /// The key by which a toleration names it.
     pub key: Arc<str>,
-    /// Value; empty where none is given.
+    /// The value; empty where none is given.
     pub value: Arc<str>,
-    /// `NoSchedule` or `NoExecute`; one that only prefers other pods keeps none away.
+    /// `NoSchedule` or `NoExecute`. A taint that only prefers other pods keeps none away.
     pub effect: Arc<str>,
 }
 
@@ -29,11 +29,11 @@ pub struct NodeConstraints {
     pub affinity: NodeAffinity,
     /// Taints that the pod tolerates.
     pub tolerations: Vec<Toleration<Box<str>>>,
-    /// How much is compared with every node.
+    /// How many items are compared with every node.
     pub length: usize,
 }
 
-/// What a pod's affinity says about nodes, and how much of it is there: a patch adds to it where it ends.
+/// What a pod's affinity says about nodes, and how much of the structure exists: a patch adds to it where it ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub enum NodeAffinity {
     /// The pod has no affinity at all.
@@ -61,7 +61,7 @@ impl NodeAffinity {
         }
     }
 
-    /// The terms of which one must match; none given means that every node does.
+    /// Returns the terms of which one must match; none where every node matches.
     pub fn terms(&self) -> Option<&[NodeSelectorTerm<Box<str>>]> {
         match self {
             Self::Required(terms) => Some(terms),
@@ -69,7 +69,7 @@ impl NodeAffinity {
         }
     }
 
-    /// The node that every term names, so that no other can match.
+    /// Returns the node that every term names, so that no other node can match.
     pub fn pinned_to(&self) -> Option<&str> {
         let mut named = self
             .terms()?
@@ -81,7 +81,7 @@ impl NodeAffinity {
     }
 }
 
-/// The one node that a requirement names.
+/// Returns the only node that a requirement names.
 fn named_node(requirement: &NodeSelectorRequirement<Box<str>>) -> Option<&str> {
     let names = requirement.key.as_deref() == Some(NAME_FIELD) && requirement.operator.as_deref() == Some("In");
     match requirement.values.as_slice() {
@@ -95,7 +95,7 @@ pub fn is_empty(term: &NodeSelectorTerm<Box<str>>) -> bool {
     term.match_expressions.is_empty() && term.match_fields.is_empty()
 }
 
-/// Why a node is out of the question for a pod, whatever is free on it.
+/// Why a node is ruled out for a pod, whatever is free on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mismatch {
     /// The pod does not tolerate a taint; cordoned and unready nodes carry one.
@@ -105,7 +105,8 @@ pub enum Mismatch {
 }
 
 impl NodeConstraints {
-    /// Takes what the pod says, leaving the rest of it. Of more than it may say, which lets it in nowhere, no more than that is kept.
+    /// Takes the constraints out of the pod's spec and leaves the rest. Terms beyond the allowed number are dropped; a pod
+    /// with that many is let in nowhere.
     pub fn take(spec: &mut PodSpec<Box<str>>) -> Self {
         cut_node_terms(spec);
         Self {
@@ -131,7 +132,7 @@ impl NodeConstraints {
                 .is_none_or(|terms| terms.iter().any(|term| term.match_expressions.iter().all(may_match)))
     }
 
-    /// Whether a node of this name, these labels and taints may take the pod.
+    /// Checks whether a node with this name, these labels and these taints may take the pod.
     pub fn check<'a>(
         &self,
         name: &str,

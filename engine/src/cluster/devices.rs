@@ -32,8 +32,8 @@ pub(super) struct ClaimedDevices {
     pub(super) users: HashMap<ClaimKey, BTreeSet<Arc<str>>>,
     /// The pods that share each claim, in the order in which they are to pay for it.
     pub(super) in_line: HashMap<ClaimKey, BTreeSet<Turn>>,
-    /// Claims by which the pods that name them were let in, and which these pods have given up because the claim has
-    /// changed since; each with what the claim said then. No pod that names such a claim was let in since.
+    /// Claims that the pods that name them were let in by, and have given up since the claims were made anew; each as it
+    /// is by now, or none where that is not known. No pod that names such a claim was let in since.
     pub(super) given_up: HashMap<ClaimKey, Option<Arc<ResourceClaim>>>,
     /// Pods whose claims, or the pod that is charged for them, have changed since they were read.
     pub(super) unread: BTreeSet<Arc<str>>,

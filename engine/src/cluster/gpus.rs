@@ -1,7 +1,7 @@
-//! The cards of mGPU nodes: what pods hold of each, read from what is written on the pods.
+//! The cards of mGPU nodes: what pods hold of each card, read from what is written on the pods.
 //!
-//! A node's cards are counted anew from its pods whenever one of these changes, never added to and taken from: so nothing can
-//! be given back twice, and a restart counts the same.
+//! A node's cards are counted anew from its pods whenever one of these changes, and never added to or subtracted from. So
+//! nothing can be given back twice, and a restart gives the same counts.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,28 +18,29 @@ use crate::policies::mgpu::{CardUse, Cards, first_fit};
 /// A container and its cards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
-    /// Who has shares of cards.
+    /// The pod that has shares of cards.
     pub pod: PodId,
     /// Which of the pod's containers that ask for mGPU.
     pub container: usize,
-    /// Which cards of the node, by their place on it.
+    /// The cards of the node, by their index on it.
     pub cards: Vec<u16>,
 }
 
 impl Cluster {
-    /// The nodes that share cards through mGPU, by name.
+    /// Returns the nodes that share cards through mGPU, by name.
     pub fn mgpu_nodes(&self) -> &[NodeId] {
         &self.mgpu_nodes
     }
 
-    /// Which cards of a node its containers hold.
+    /// Returns which containers hold which cards of a node.
     pub(crate) fn containers_on_cards(&self, node: NodeId) -> Vec<Placed> {
         let node = self.node(node);
         let offer = node.offer().and_then(|offer| offer.mgpu.as_ref());
         offer.map_or_else(Vec::new, |offer| self.place(node, offer, &[]).0)
     }
 
-    /// What is in use of a node's cards, as if these pods were nowhere; no card where the node shares none.
+    /// Returns what is in use of a node's cards, as if these pods were nowhere. Returns no card where the node shares
+    /// none.
     pub(crate) fn gpus_without(&self, id: NodeId, pods: &[PodId]) -> Cow<'_, [CardUse]> {
         let node = self.node(id);
         let offer = node.offer().and_then(|offer| offer.mgpu.as_ref());
@@ -49,8 +50,9 @@ impl Cluster {
         }
     }
 
-    /// Containers whose results can be read hold what these say. The others hold what first fit gives them, oldest pod first
-    /// (docs/rules.md, **mGPU**, Release). Some pods may be left out.
+    /// Returns which cards containers hold, and what is in use of each card. Containers whose results can be read hold the
+    /// cards that the results say. The others hold what first fit gives them, oldest pod first (docs/rules.md, **mGPU**,
+    /// Release). The pods in `without` are left out.
     pub(super) fn place(&self, node: &Node, offer: &MgpuCards, without: &[PodId]) -> (Vec<Placed>, Vec<CardUse>) {
         let mut used = vec![CardUse::default(); offer.count];
         let mut placed = Vec::new();
@@ -94,7 +96,7 @@ impl Cluster {
         (placed, used)
     }
 
-    /// A node says something else about its cards, or is gone.
+    /// Updates the cards after a node says something else about them, or is gone.
     pub(super) fn mgpu_changed(&mut self, id: NodeId, before: Option<&MgpuCards>) {
         let after = self.node(id).offer().and_then(|offer| offer.mgpu.as_ref());
         if after == before {
@@ -106,7 +108,7 @@ impl Cluster {
         if is_shared && !was_shared {
             self.note_unplaced_on(id);
         } else if let Some(before) = before.filter(|_| is_shared) {
-            // Whose cards were known by what it said before.
+            // These are the pods whose cards were known by what the node said before.
             let pods = self.node(id).gpu_pods.iter().copied();
             let had_its_cards = |id: &PodId| self.pod(*id).is_some_and(|pod| !self.is_unplaced_by(pod, before));
             let pods: Vec<_> = pods.filter(had_its_cards).collect();
@@ -116,7 +118,7 @@ impl Cluster {
         }
     }
 
-    /// Whether the results of scheduling on a pod name no cards, as a node says them.
+    /// Whether the results of scheduling on a pod name no cards, given what a node says of its cards.
     fn is_unplaced_by(&self, pod: &Pod, offer: &MgpuCards) -> bool {
         let mode = self.configuration.mgpu.schedule_mode;
         pod.mgpu_containers().any(|(_, request, result)| {
@@ -125,9 +127,9 @@ impl Cluster {
         })
     }
 
-    /// Remembers to say that a bound pod has no results that can be read, so that nobody knows its cards.
+    /// Notes, so that it is told, that a bound pod has no results that can be read, so that nobody knows its cards.
     pub(super) fn note_unplaced(&mut self, id: PodId) {
-        // Where nobody is placed on cards, nobody's are missing.
+        // Where pods are not placed on cards, no pod's cards are missing.
         let is_placed = |pod: &&Pod| pod.stage == Stage::Bound && self.configuration.mgpu.enable;
         let Some(pod) = self.pod(id).filter(is_placed) else {
             return;
@@ -140,7 +142,7 @@ impl Cluster {
         }
     }
 
-    /// The same of all pods, where pods are placed on cards from now on.
+    /// Does the same for all pods, where pods are placed on cards from now on.
     pub(super) fn note_all_unplaced(&mut self) {
         let nodes: Vec<_> = self.mgpu_nodes.iter().copied().collect();
         for node in nodes {
@@ -156,12 +158,12 @@ impl Cluster {
 }
 
 impl Pod {
-    /// Whether any results of scheduling are on it.
+    /// Whether any results of scheduling are on the pod.
     pub(crate) fn has_mgpu_results(&self) -> bool {
         self.mgpu_containers().any(|(.., result)| result.is_some())
     }
 
-    /// The containers that ask for mGPU: which, what for, and the result of scheduling.
+    /// Returns the containers that ask for mGPU: their index, what they ask for, and the result of scheduling.
     fn mgpu_containers(&self) -> impl Iterator<Item = (usize, ContainerRequest, Option<&str>)> {
         let containers = self.task.mgpu.iter().flat_map(|request| request.containers.iter());
         containers.enumerate().map(|(index, (_, request))| {

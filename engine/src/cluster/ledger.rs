@@ -1,4 +1,4 @@
-//! What pods hold of queues and nodes: counted in and out here alone, since nobody else holds the [`Pen`].
+//! Counts what pods hold of queues and nodes, in and out. Only this module does so, since nobody else holds the [`Pen`].
 
 mod asides;
 mod forgone;
@@ -28,22 +28,23 @@ use crate::task::{Naming, Task};
 pub(crate) use asides::Hold;
 pub(super) use pods::Pods;
 
-/// What it takes to change what is counted of a queue, a node or the cluster. Nobody else can make one.
+/// The permission to change what is counted of a queue, a node or the cluster. Only the ledger can make one.
 #[derive(Debug, Clone, Copy)]
 pub struct Pen(());
 
 const PEN: Pen = Pen(());
 
-/// What of a pod nothing is counted by.
+/// The parts of a pod that no sum depends on.
 pub(super) struct Marks<'p> {
     pub(super) eviction: &'p mut Evicting,
     pub(super) epoch: &'p mut u64,
 }
 
 impl Cluster {
-    /// What a pod holds at its stage: nothing while it waits, and nothing once its deletion has taken too long. One that is deleted before it
-    /// has a node will run nowhere: where it names claims to which nothing is allocated, it holds nothing from then on. And whom nobody has let
-    /// in holds nothing before it has a node, or devices that it pays for: it has waited for no quota, and may never run.
+    /// Returns what a pod holds at its stage. A pod holds nothing while it waits, and nothing once its deletion has taken
+    /// too long. A pod that is deleted before it has a node will run nowhere: if it names claims to which nothing is
+    /// allocated, it holds nothing from then on. A pod that nobody has let in holds nothing before it has a node, or
+    /// devices that it pays for: it has waited for no quota, and may never run.
     pub(super) fn charge_for(&self, pod: &Pod, now: Timestamp) -> Option<Charge> {
         let holds = match pod.stage {
             Stage::Waiting | Stage::Blocked => false,
@@ -55,7 +56,7 @@ impl Cluster {
         (pod.queue.is_some() && holds && !ended).then(|| self.charge_held(pod))
     }
 
-    /// The charge of a pod that holds what it is charged for.
+    /// Returns the charge of a pod that holds what it is charged for.
     pub(super) fn charge_held(&self, pod: &Pod) -> Charge {
         let alternative = self.charged_alternative(pod);
         let count = |card| self.count_held(pod, card);
@@ -67,8 +68,9 @@ impl Cluster {
         )
     }
 
-    /// How many of a card a pod has. A node may come by which the card stands for another resource: who has it by the former one has no less
-    /// of it by that. Then its node says what counts it, or, of what was let in for it, any resource that counts cards.
+    /// Returns how many of a card a pod has. A new node may make the card's name stand for another resource; a pod that
+    /// has the card by the former resource then has no less of it. In that case the resource that the pod's node counts
+    /// the card by is used, or, for a card that the pod was let in for, any resource that counts cards.
     fn count_held(&self, pod: &Pod, card: CardId) -> i64 {
         let by_meaning = self.count_asked(&pod.task, card);
         if by_meaning > 0 {
@@ -84,15 +86,16 @@ impl Cluster {
             return 0;
         }
         let resources = self.card_resources_of(&pod.task.request).into_iter();
-        // Shares are counted in hundredths of a card, and have names of their own.
+        // Shares are counted in hundredths of a card, and their cards have names of their own.
         let whole = resources.filter(|resource| self.names.resource_name(*resource) != MGPU_CORE);
         let known = whole.map(|resource| pod.task.count(resource)).max();
-        // Of a resource that counted cards before this program began nothing is known any more.
+        // Nothing is known any more of a resource that counted cards before this program began.
         known.unwrap_or_else(|| metering::card_count(&self.names, &pod.task, None))
     }
 
-    /// How many of a card a task asks for. What counts one that no node has had since this program began, nodes said to whoever ran before: the
-    /// resources that are known for cards by the configuration, which is the same, and not what the task asks for most of besides.
+    /// Returns how many of a card a task asks for. If no node has had the card since this program began, nodes said to an
+    /// earlier program what counts it. Then the resources are used that the configuration, which is the same, knows for
+    /// cards, and not whatever else the task asks for most of.
     fn count_asked(&self, task: &Task, card: CardId) -> i64 {
         let meant = self.resource_of(card);
         if meant.is_none() {
@@ -104,20 +107,20 @@ impl Cluster {
         metering::card_count(&self.names, task, meant)
     }
 
-    /// The charge of a pod with an alternative.
+    /// Returns the charge of a pod with an alternative.
     pub(crate) fn charge(&self, pod: &Pod, alternative: Option<&Alternative>) -> Charge {
         let count = |card| self.count_asked(&pod.task, card);
         Charge::of(&self.configuration.capacity_card, &pod.task, alternative, count)
     }
 
-    /// What of a workload's own demand counts.
+    /// Returns the part of a workload's own demand that counts.
     pub(crate) fn metered(&self, workload: &Workload, demand: &Demand) -> Demand {
         let arguments = &self.configuration.capacity_card;
         let is_for_cards = arguments.card_unlimited_cpu_memory && self.is_for_cards(workload, demand);
         metering::metered(arguments, demand, is_for_cards, |card| self.resource_of(card))
     }
 
-    /// Whether a workload uses cards in any way: it asks for them by name, by their resource, or by the pods that it has.
+    /// Whether a workload uses cards in any way: by name, by a card resource, or by the pods that it has.
     fn is_for_cards(&self, workload: &Workload, demand: &Demand) -> bool {
         let mut resources = demand
             .resources
@@ -129,15 +132,16 @@ impl Cluster {
             || pods.any(|pod| pod.task.is_for_cards())
     }
 
-    /// What pods ask for in all, each with the alternatives that the cluster knows.
+    /// Returns what pods ask for in all, each with the alternatives that the cluster knows.
     pub(crate) fn demand_of(&self, pods: impl IntoIterator<Item = PodId>) -> Demand {
         let pods = pods.into_iter().filter_map(|id| self.pod(id));
         let arguments = &self.configuration.capacity_card;
         metering::demand_of(arguments, pods.map(|pod| &pod.task), |card| self.resource_of(card))
     }
 
-    /// The cards that a pod counts for: what was written when it was let in, or was allocated; else what its node has of what
-    /// it asks for, or has in its place; else what it prefers (docs/rules.md, **Card quota**).
+    /// Returns the cards that a pod counts for: the cards that were written when it was let in or that were allocated to
+    /// it; else the cards of its node that it asks for, or the node's cards in their place; else the cards that it prefers
+    /// (docs/rules.md, **Card quota**).
     pub(super) fn charged_alternative(&self, pod: &Pod) -> Option<Alternative> {
         let of_node = || {
             let node = self.node(pod.room.filter(|_| counts_by_node(pod))?);
@@ -158,7 +162,7 @@ impl Cluster {
             .or_else(|| pod.task.alternatives.first().cloned())
     }
 
-    /// Counts in what a pod holds: quota, room, and its place among the waiting.
+    /// Counts in what a pod holds: quota, room, and its place among the waiting pods.
     pub(super) fn enter(&mut self, id: PodId) {
         self.stirred += 1;
         let Some(pod) = self.pods.table[id].take() else {
@@ -252,7 +256,7 @@ impl Cluster {
         self.leave_gpus(id);
     }
 
-    /// Puts a pod in its place, or a new one where it has none, and counts in what it holds.
+    /// Puts a pod in its place in the table, or in a new place where it has none, and counts in what it holds.
     pub(super) fn put_pod(&mut self, known: Option<PodId>, mut pod: Pod) -> PodId {
         let id = known.unwrap_or_else(|| self.pods.table.insert(Arc::clone(&pod.uid), None));
         if let Some(waits) = &mut pod.waits {
@@ -264,7 +268,7 @@ impl Cluster {
         id
     }
 
-    /// Takes a pod out, with all that it holds.
+    /// Takes a pod out of the table, with all that it holds.
     pub(super) fn take_pod(&mut self, uid: &str) -> Option<Pod> {
         let id = self.pods.table.remove(uid)?;
         self.leave(id);
@@ -272,14 +276,14 @@ impl Cluster {
         self.pods.table[id].take()
     }
 
-    /// Keeps a refusal with the waiting pods of a shape, and whom it has not been told to.
+    /// Remembers a refusal for the waiting pods of a shape, and which pods have to be told about it.
     pub(crate) fn remember_refusal(&mut self, shape: &Shape, refused: Refused) {
         let books = self.queues[shape.queue].books(PEN);
         books.waiting.remember(shape, refused);
         self.note_untold(shape.queue);
     }
 
-    /// The pods of a queue may have something to be told, or nothing any more.
+    /// Updates whether pods of a queue have something to be told.
     fn note_untold(&mut self, queue: QueueId) {
         if self
             .queues
@@ -307,12 +311,12 @@ impl Cluster {
         }
     }
 
-    /// How many pods claim devices that are no cards.
+    /// Returns how many pods claim devices that are not cards.
     pub fn pods_with_resource_claims(&self) -> usize {
         self.pods.with_resource_claims
     }
 
-    /// A pod is being evicted.
+    /// Marks a pod as being evicted.
     pub(super) fn mark_evicted(&mut self, id: PodId, now: Timestamp) {
         if let Some(marks) = self.mark_pod(id) {
             marks.eviction.since = Some(now);
@@ -320,7 +324,7 @@ impl Cluster {
         }
     }
 
-    /// What of a pod nothing is counted by, to be changed.
+    /// Returns the parts of a pod that no sum depends on, to be changed.
     pub(super) fn mark_pod(&mut self, id: PodId) -> Option<Marks<'_>> {
         let pod = self.pods.table[id].as_mut()?;
         Some(Marks {
@@ -329,7 +333,8 @@ impl Cluster {
         })
     }
 
-    /// The clock was set back: nothing is counted by the times of pods, but whether they have any.
+    /// Moves the times of pods back after the clock was set back. No sum depends on these times, only on whether there are
+    /// any.
     pub(super) fn bring_pods_back(&mut self, back: SetBack) {
         for pod in self.pods.table.iter_mut().filter_map(|(_, pod)| pod.as_mut()) {
             let of_stage = match &mut pod.stage {
@@ -346,7 +351,7 @@ impl Cluster {
         }
     }
 
-    /// The pod is at the same stage, and other times hold for it.
+    /// Sets other times for a pod that stays at the same stage.
     pub(super) fn prolong_stage(&mut self, id: PodId, stage: Stage) {
         if let Some(pod) = self.pods.table[id].as_mut()
             && std::mem::discriminant(&pod.stage) == std::mem::discriminant(&stage)
@@ -356,7 +361,7 @@ impl Cluster {
         self.set_deadline(id);
     }
 
-    /// Changes a pod, with all that it holds counted anew.
+    /// Changes a pod, and counts anew all that it holds.
     pub(super) fn recount<R>(&mut self, id: PodId, change: impl FnOnce(&mut Pod) -> R) -> Option<R> {
         self.leave(id);
         let changed = self.pods.table[id].as_mut().map(change);
@@ -364,7 +369,7 @@ impl Cluster {
         changed
     }
 
-    /// The same, and what follows from it in time.
+    /// Does the same, and also updates what follows from it in time.
     pub(super) fn update_pod(&mut self, id: PodId, change: impl FnOnce(&mut Pod)) {
         let room = self.pod(id).and_then(|pod| pod.room);
         self.recount(id, change);
@@ -374,7 +379,7 @@ impl Cluster {
         }
     }
 
-    /// Counts anew what the pods that `concerned` says hold, when what their requests mean has changed.
+    /// Counts anew what the pods that `concerned` selects hold, when what their requests mean has changed.
     pub(super) fn recharge(&mut self, now: Timestamp, concerned: impl Fn(&Pod) -> bool) {
         let pods = self.pods_by_id();
         let pods = pods.filter(|(_, pod)| pod.queue.is_some() && concerned(pod));
@@ -398,7 +403,7 @@ impl Cluster {
     }
 }
 
-/// Whether the node that a pod runs on says which of its cards it counts for.
+/// Whether the node that a pod runs on decides which cards the pod counts for.
 fn counts_by_node(pod: &Pod) -> bool {
     let is_open = pod.task.says_cards || pod.task.naming != Naming::Own;
     let is_given = pod

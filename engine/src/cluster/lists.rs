@@ -1,4 +1,4 @@
-//! Lists of all objects of a kind: what they do not name is gone.
+//! Lists of all objects of a kind: objects that a complete list does not name are gone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,30 +8,30 @@ use jiff::Timestamp;
 use super::Cluster;
 use crate::refs::WorkloadKind;
 
-/// The kinds of objects that are watched, each listed anew by itself.
+/// The kinds of objects that are watched. Each kind is listed anew by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// What has cards, and all else that pods use.
+    /// Nodes, which have cards and everything else that pods use.
     Node,
-    /// What pods are charged to.
+    /// Queues, which are charged for pods.
     Queue,
-    /// Their labels, by which queues take pods, and the queues that they name.
+    /// Namespaces: their labels, by which queues take pods, and the queues that they name.
     Namespace,
-    /// Groups that are let in as a whole.
+    /// Groups, which are let in as a whole.
     PodGroup,
-    /// Those that Cardgate may hold until their queue takes them.
+    /// Jobs, which Cardgate may hold until their queue takes them.
     Job,
-    /// Those that run or wait, Cardgate's and others.
+    /// Pods that run or wait, managed by Cardgate or not.
     Pod,
     /// Devices that drivers publish.
     ResourceSlice,
-    /// What administrators name of devices.
+    /// The names that administrators give to kinds of devices.
     DeviceClass,
     /// Taints that administrators put on devices.
     DeviceTaintRule,
-    /// What pods claim of devices.
+    /// The devices that pods claim.
     ResourceClaim,
-    /// Pods that have succeeded: they hold nothing, and count toward the minimum of their groups.
+    /// Pods that have succeeded. They hold nothing, and count toward the minimum of their groups.
     SucceededPod,
 }
 
@@ -69,31 +69,32 @@ impl Kind {
     }
 }
 
-/// How often each kind was listed, and what is not there to be listed.
+/// How often each kind was listed, and which kinds do not exist.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
-    /// Whether pods are to be seen as for the first time, of which more is to be known than was kept.
+    /// Whether all pods are to be listed once more as if seen for the first time, since more is to be known of some of
+    /// them than was kept.
     pub(super) pods_again: bool,
     /// How many lists of each kind have begun.
     epochs: BTreeMap<Kind, u64>,
-    /// Whether the cluster has no `PodGroup`s at all: then pods that name one are pods like others.
+    /// Whether the cluster has no `PodGroup`s at all. Pods that name a group are then pods like others.
     groups_absent: bool,
 }
 
 impl Cluster {
-    /// A list of all objects of a kind begins: what it does not name is gone when it ends. A list that is broken off and
-    /// begun again forgets nothing.
+    /// Begins a list of all objects of a kind. Objects that the list does not name are gone when it ends. A list that is
+    /// broken off and begun again forgets nothing.
     pub(crate) fn begin_list(&mut self, kind: Kind) {
         *self.lists.epochs.entry(kind).or_default() += 1;
     }
 
-    /// Whether all pods are to be listed once more, since this was asked last: some say more than was kept of them, which matters now, or
-    /// would be read otherwise were they seen for the first time.
+    /// Returns whether all pods are to be listed once more, since the last call: some say more than was kept of them, and
+    /// it matters now, or they would be read otherwise if they were seen for the first time.
     pub fn take_pods_wanted(&mut self) -> bool {
         std::mem::take(&mut self.lists.pods_again)
     }
 
-    /// The list is complete.
+    /// Ends a list that is complete.
     pub(crate) fn end_list(&mut self, kind: Kind, now: Timestamp) {
         let epoch = self.epoch(kind);
         match kind {
@@ -137,9 +138,9 @@ impl Cluster {
         }
     }
 
-    /// A kind is not installed: it has no objects.
+    /// Notes that a kind is not installed and has no objects.
     pub(crate) fn not_installed(&mut self, kind: Kind, now: Timestamp) {
-        // What was there is gone, though no list names it.
+        // Objects that were there are gone, though no list says so.
         self.begin_list(kind);
         self.end_list(kind, now);
         if kind == Kind::ResourceClaim {
@@ -150,7 +151,7 @@ impl Cluster {
         }
     }
 
-    /// Whether the cluster has no `PodGroup`s at all: then pods that name one are pods like others.
+    /// Whether the cluster has no `PodGroup`s at all. Pods that name a group are then pods like others.
     pub(crate) fn groups_are_absent(&self) -> bool {
         self.lists.groups_absent
     }

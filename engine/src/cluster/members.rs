@@ -1,4 +1,4 @@
-//! The pods of workloads: who holds quota, who waits, and who is beyond the minimum.
+//! The pods of workloads: which hold quota, which wait, and which are beyond the minimum.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::amounts::Amounts;
 use crate::ids::{PodId, WorkloadId};
 use crate::refs::WorkloadKind;
 
-/// A member of a group that has succeeded.
+/// A pod of a group that has succeeded.
 #[derive(Debug)]
 struct Succeeded {
     group: WorkloadId,
@@ -25,14 +25,15 @@ struct Succeeded {
     epoch: u64,
 }
 
-/// What is remembered of members.
+/// What is remembered of the pods of workloads.
 #[derive(Debug, Default)]
 pub(super) struct Members {
-    /// Those of groups that have succeeded, by uid.
+    /// Pods of groups that have succeeded, by uid.
     succeeded: BTreeMap<Arc<str>, Succeeded>,
-    /// Workloads of which some pods hold quota, and others that belong to the minimum wait.
+    /// Workloads of which some pods hold quota while other pods that belong to the minimum wait.
     incomplete: BTreeSet<WorkloadId>,
-    /// Groups of which it is to be seen whether there are as many pods as they need, what those hold, and whether any are left that wait.
+    /// Groups for which it is to be checked whether they have as many pods as they need, what these hold, and whether any
+    /// pods are left that wait.
     unmeasured: BTreeSet<WorkloadId>,
 }
 
@@ -44,13 +45,13 @@ impl Members {
 }
 
 impl Cluster {
-    /// Workloads of which some pods hold quota, and others that belong to the minimum wait.
+    /// Returns the workloads of which some pods hold quota while other pods that belong to the minimum wait.
     pub(crate) fn incomplete(&self) -> impl Iterator<Item = WorkloadId> + '_ {
         self.members.incomplete.iter().copied()
     }
 
-    /// Takes note of what groups hold that are whole, and of refusals that are nobody's any more: before and after a round, when all is as
-    /// it is. What one tries is no measure.
+    /// Records what whole groups hold, and removes refusals that concern no pod any more. This is done before and after a
+    /// round, when the state is real: what a round only tries is not measured.
     pub(crate) fn measure_groups(&mut self) {
         for id in std::mem::take(&mut self.members.unmeasured) {
             if !self.workload(id).is_measured() {
@@ -62,7 +63,7 @@ impl Cluster {
         }
     }
 
-    /// A pod has succeeded: it counts toward the minimum of its group for as long as it is there.
+    /// Notes that a pod has succeeded. It counts toward the minimum of its group for as long as its object exists.
     pub(super) fn note_succeeded(
         &mut self,
         uid: &str,
@@ -96,7 +97,7 @@ impl Cluster {
         self.settle(group);
     }
 
-    /// A pod that has succeeded is gone.
+    /// Notes that a pod that had succeeded is gone.
     pub(crate) fn forget_succeeded(&mut self, uid: &str) {
         let Some((uid, succeeded)) = self.members.succeeded.remove_entry(uid) else {
             return;
@@ -141,7 +142,7 @@ impl Cluster {
                 self.workloads[workload].note_ran();
             }
             if let Some(member) = &member {
-                // Those that wait for others of it are judged anew, also where this one was held by nobody.
+                // Pods that wait for others of the workload are judged anew, even where nobody held this pod.
                 if self.workloads[workload].missing() > 0 {
                     self.workloads[workload].wake();
                 }
@@ -200,16 +201,18 @@ impl Cluster {
         }
     }
 
-    /// A workload had this version before a pod was counted in or out. While it is looked at what others could give back, that is only tried, and put
-    /// back as it was: those of its pods that wait have nothing to see of it, each time that there is another look.
+    /// Sets back a workload's version after a pod was counted in or out, where that is only tried. While Cardgate looks
+    /// for what others could give back, pods are put back as they were, so each such look must not wake the workload's
+    /// waiting pods.
     fn keep_version_of_what_is_tried(&mut self, id: WorkloadId, version: u64) {
         if self.claimed.away.is_some() {
             self.workloads[id].set_version(version);
         }
     }
 
-    /// Whether a pod has taken over from what its workloads ask for as a whole. One on its way out may be of an earlier workload of the
-    /// name, and says nothing of this one; and whom nobody has let in takes nothing over before it holds something.
+    /// Whether a pod has taken over from what its workloads ask for as a whole. A pod on its way out may be of an earlier
+    /// workload of the same name, and says nothing about this workload. A pod that nobody has let in takes over only once
+    /// it holds something.
     fn begins_workloads(&self, pod: &Pod) -> bool {
         let runs = match pod.stage {
             Stage::Waiting | Stage::Blocked | Stage::Admitting { .. } => false,
@@ -219,12 +222,13 @@ impl Cluster {
         runs && pod.deleted.is_none()
     }
 
-    /// Whether a pod's cards free the CPU and memory of all pods that its workload is for.
+    /// Whether a pod's cards free the CPU and memory of all pods of its workload from quota.
     fn frees_others(&self, pod: &Pod) -> bool {
         self.configuration.capacity_card.card_unlimited_cpu_memory && pod.task.is_for_cards()
     }
 
-    /// A gang of which some pods hold quota and others wait goes before everything else.
+    /// Updates whether a gang is incomplete: some of its pods hold quota while others wait. Such a gang goes before
+    /// everything else.
     pub(super) fn note_incomplete(&mut self, id: WorkloadId) {
         self.members.unmeasured.insert(id);
         let workload = &self.workloads[id];
@@ -235,8 +239,8 @@ impl Cluster {
         }
     }
 
-    /// Keeps the first of a workload's pods that hold quota, up to its minimum, apart from those beyond it, which are
-    /// elastic.
+    /// Keeps the earliest of a workload's pods that hold quota, up to its minimum, apart from the pods beyond the minimum,
+    /// which are elastic.
     pub(super) fn rebalance(&mut self, id: WorkloadId) {
         while let Some(moved) = self.workloads[id].balance_one() {
             match moved {
@@ -252,7 +256,7 @@ impl Cluster {
         }
     }
 
-    /// Counts what a pod holds in, or out, as elastic.
+    /// Adds what a pod holds to what counts as elastic, or subtracts it (`sign`).
     fn add_elastic(&mut self, id: PodId, sign: i128) {
         let Some(pod) = self.pod(id) else { return };
         if let (Some(queue), Some(charge)) = (pod.queue, &pod.charge) {
@@ -265,14 +269,14 @@ impl Cluster {
     }
 }
 
-/// What a pod holds.
+/// Returns what a pod holds.
 fn held(pod: &Pod) -> Amounts {
     pod.charge
         .as_ref()
         .map_or_else(Amounts::default, |charge| charge.amounts.clone())
 }
 
-/// A pod that holds quota and is there to stay.
+/// Returns the pod as a member, where it holds quota and is there to stay.
 fn member(id: PodId, pod: &Pod) -> Option<Member> {
     (pod.charge.is_some() && pod.deleted.is_none()).then(|| (pod.created, Arc::clone(&pod.uid), id))
 }

@@ -1,5 +1,5 @@
-//! The cards of pods that do not say themselves which they ask for (docs/rules.md, **Card quota**): read as if they named every
-//! card that their queue has a quota for and that what they request stands for.
+//! Decides the cards of pods that do not say themselves which cards they ask for (docs/rules.md, **Card quota**). Such a
+//! pod is read as if it named every card that its queue has a quota for and that stands for the requested resource.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -19,19 +19,20 @@ use crate::reason::Reason;
 use crate::task::{Claimed, Naming, Task};
 
 impl Cluster {
-    /// Whether a resource is a card: by the configuration, or because nodes are found to have cards of it.
+    /// Whether a resource counts cards: by the configuration, because nodes were found to have cards of it, or because
+    /// classes may provide it.
     pub(crate) fn is_card_resource(&self, resource: ResourceId) -> bool {
         let name = self.names.resource_name(resource);
         self.is_known_for_cards(resource) || is_extended(name) && self.claimed.may_provide(name)
     }
 
-    /// The same, by the nodes or by the configuration, whatever classes provide.
+    /// Whether a resource counts cards by the nodes or the configuration alone, without regard to classes.
     pub(super) fn is_known_for_cards(&self, resource: ResourceId) -> bool {
         let name = self.names.resource_name(resource);
         is_extended(name) && (self.cards.are_counted_by(resource) || self.configuration.cardgate.is_card_resource(name))
     }
 
-    /// The resources that count the cards of a request, in order of first appearance.
+    /// Returns the resources that count the cards of a request, in order of first appearance.
     pub(crate) fn card_resources_of(&self, request: &Amounts) -> Vec<ResourceId> {
         let resources = request.iter().filter_map(|(dimension, _)| dimension.resource());
         let cards: Vec<_> = resources.filter(|resource| self.is_card_resource(*resource)).collect();
@@ -43,7 +44,7 @@ impl Cluster {
         }
     }
 
-    /// Says which cards a task is charged for, as the configuration, the queue's quota and the nodes have it now.
+    /// Sets which cards a task is charged for, according to the configuration, the queue's quota and the nodes now.
     pub(super) fn name_cards(&self, task: &mut Task, queue: Option<QueueId>) {
         let settings = &self.configuration.cardgate;
         let no_cards = |task: &mut Task| {
@@ -55,7 +56,7 @@ impl Cluster {
         let queue = queue.filter(|queue| !self.queue(*queue).is_nameless());
         let is_uncounted = task.unqueued && settings.unqueued_cards == UnqueuedCards::Count && !task.says_cards;
         let claimed = task.claimed.clone();
-        // What the annotation names is for what is claimed, unless cards are requested otherwise.
+        // The cards that the annotation names are for the claimed devices, unless cards are requested otherwise.
         let is_by_claims = |claimed: &Claimed| {
             claimed.is_for_cards() || (claimed.shared && self.card_resources_of(&claimed.others).is_empty())
         };
@@ -69,14 +70,14 @@ impl Cluster {
             return;
         }
         let for_cards = claimed.filter(|claimed| claimed.is_for_cards());
-        // Where queues limit nothing, nobody is read to name what one of them says.
+        // Where queues limit nothing, no pod is read to name the cards that its queue names.
         let is_free = match settings.unnamed_cards {
             UnnamedCards::Free => true,
             UnnamedCards::Charge => self.configuration.queue_plugin == QueuePlugin::Off,
             UnnamedCards::Deny => false,
         };
         let Some(queue) = queue.filter(|_| !is_uncounted && !is_free) else {
-            // A claim that itself says which cards is not unnamed.
+            // A claim that itself says which cards it asks for is not unnamed.
             let is_counted = queue.is_some() && !is_uncounted;
             let is_named = |claimed: &Claimed| task.says_cards || (is_counted && claimed.names_cards());
             return match for_cards.filter(|claimed| is_named(claimed)) {
@@ -107,8 +108,8 @@ impl Cluster {
         };
     }
 
-    /// The queues whose quotas say which cards the pods of a queue are read to name. Under `capacity-card` a queue has none of what it does
-    /// not name. Under `capacity` a queue above may name what it does not.
+    /// Returns the queues whose quotas say which cards the pods of a queue are read to name. Under `capacity-card` a queue
+    /// has none of what it does not name. Under `capacity` a queue above may name what the queue does not.
     fn naming_queues(&self, queue: QueueId) -> impl Iterator<Item = QueueId> + '_ {
         let levels = match self.configuration.queue_plugin {
             QueuePlugin::CapacityCard => 1,
@@ -117,12 +118,12 @@ impl Cluster {
         self.ancestry(queue).take(levels)
     }
 
-    /// Whether the quota of a queue says which cards the pods of this one are read to name.
+    /// Whether the quota of the queue `above` says which cards the pods of `queue` are read to name.
     pub(super) fn is_named_by(&self, queue: QueueId, above: QueueId) -> bool {
         self.naming_queues(queue).any(|id| id == above)
     }
 
-    /// The cards that a queue has a quota for, of those that are `meant`, by name.
+    /// Returns the cards, of those that are `meant`, that a queue has a quota for, sorted by name.
     pub(super) fn cards_of_queue(&self, queue: QueueId, meant: impl Fn(CardId) -> bool) -> Vec<CardId> {
         let quotas = self.naming_queues(queue).filter_map(|level| self.queue(level).quota());
         let mut cards: Vec<_> = quotas
@@ -134,13 +135,14 @@ impl Cluster {
         cards
     }
 
-    /// The cards that a queue has a quota for and that no node has now. What they are requested as counts for nothing here, though it be
-    /// remembered: an operator that begins now can't know it, and would let in whom this one does not.
+    /// Returns the cards that a queue has a quota for and that no node has now. The resource that such a card stood for
+    /// counts for nothing here, even if it is remembered: an operator that starts now can't know it, and would let in pods
+    /// that this operator does not.
     pub(crate) fn unseen_cards_of_queue(&self, queue: QueueId) -> Vec<CardId> {
         self.cards_of_queue(queue, |card| self.is_unseen(card))
     }
 
-    /// Whether there are such.
+    /// Whether a queue has a quota for any card that no node has now.
     pub(crate) fn names_unseen_cards(&self, queue: QueueId) -> bool {
         let quotas = self.naming_queues(queue).filter_map(|level| self.queue(level).quota());
         let mut cards = quotas.flat_map(|quota| quota.cards.iter().copied());
@@ -151,16 +153,16 @@ impl Cluster {
         self.card(card).is_none_or(|card| card.nodes.is_empty())
     }
 
-    /// Whether a queue has a quota for a card under the plugin in force: what is only deserved or guaranteed is none where
-    /// what is not named is 0.
+    /// Whether a queue has a quota for a card under the plugin in force. Where what is not named is 0, an amount that is
+    /// only deserved or guaranteed is no quota.
     fn limits_card(&self, queue: QueueId, card: CardId) -> bool {
         let quota = self.queue(queue).quota();
         let is_named = || quota.is_some_and(|quota| quota.capability.get(Dimension::Card(card)).is_some());
         self.configuration.queue_plugin != QueuePlugin::CapacityCard || is_named()
     }
 
-    /// The alternatives of these that a pod of this shape gets one of, in order: where the queue chooses, those that the pod's own
-    /// selectors leave, unless they leave none, most free quota first.
+    /// Returns the alternatives of which a pod of this shape gets one, in order. Where the queue chooses, these are the
+    /// alternatives that the pod's own selectors leave (all, if they leave none), most free quota first.
     pub(crate) fn in_order_of_quota<'s>(
         &self,
         shape: &Shape,
@@ -189,7 +191,7 @@ impl Cluster {
         alternatives
     }
 
-    /// The card of its node that a pod holds which names none: whatever its queue has a quota for.
+    /// Returns the card of its node that a pod without a named card holds, whatever its queue has a quota for.
     pub(super) fn card_of_node(&self, pod: &Pod) -> Option<CardId> {
         let offer = self.node(pod.room?).offer()?;
         let mut cards = offer.cards.iter().map(|card| (card.card, card.resource));
@@ -197,8 +199,8 @@ impl Cluster {
         Some(card)
     }
 
-    /// Says anew which cards pods are charged for, where what they rest on has changed: those that name none, of the queues
-    /// that are `concerned`.
+    /// Determines anew which cards pods are charged for, where what that depends on has changed: for pods that name no
+    /// card, in the queues that are `concerned`.
     pub(super) fn name_cards_anew(&mut self, concerned: impl Fn(QueueId) -> bool) {
         let changed = self.pods_by_id().filter_map(|(id, pod)| {
             let queue = pod.queue.filter(|queue| concerned(*queue))?;
@@ -211,7 +213,7 @@ impl Cluster {
         }
     }
 
-    /// A pod asks this queue for this.
+    /// Sets the queue that a pod asks, and what it asks for.
     pub(super) fn set_task(&mut self, id: PodId, queue: QueueId, task: Task) {
         let shape = self.pod(id).and_then(|pod| pod.waits.as_ref()).map(|waits| {
             Arc::new(Shape::from(Traits {

@@ -1,5 +1,6 @@
-//! Claims that come to more than their pod was let in for: somebody deleted one before the scheduler had allocated it, and a larger one
-//! was made, by hand of the same name or from a template that is another by now (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+//! Claims that come to more than their pod was let in for. Somebody deleted a claim before the scheduler had allocated it,
+//! and a larger claim was made: by hand with the same name, or from a template that has changed since (docs/rules.md,
+//! **Cards by Dynamic Resource Allocation**).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ impl Outgrown {
         self.0.remove(&id);
     }
 
-    /// The clock was set back.
+    /// Moves times back after the clock was set back.
     pub(super) fn bring_back(&mut self, back: SetBack) {
         self.0.values_mut().for_each(|excess| back.bring_back(&mut excess.next));
     }
@@ -34,24 +35,24 @@ impl Outgrown {
 #[derive(Debug)]
 struct Excess {
     let_in: Option<Alternative>,
-    /// What there is more of.
+    /// The dimensions that there is more of.
     of: Box<[Dimension]>,
-    /// How often it was sent back.
+    /// How often the pod was sent back.
     times: u32,
-    /// When that is tried next.
+    /// When the pod is sent back next.
     next: Timestamp,
 }
 
-/// A pod that has more than it was let in for, and than its queue may have.
+/// A pod that has more than it was let in for, and more than its queue may have.
 #[derive(Debug)]
 pub(crate) struct Overdrawing {
     pub(crate) pod: PodId,
-    /// For people: what it was let in for.
+    /// What the pod was let in for, to show to people.
     pub(crate) let_in: Option<Alternative>,
 }
 
 impl Cluster {
-    /// A pod is let in for what its claims say now.
+    /// Notes that a pod is let in for what its claims say now.
     pub(super) fn remember_claims(&mut self, id: PodId) {
         let Some(pod) = self.pod(id).filter(|pod| pod.task.claimed.is_some()) else {
             return;
@@ -69,9 +70,9 @@ impl Cluster {
         }
     }
 
-    /// A pod that was let in was read. Where it pays for claims that are
-    /// others than they were, or has come to pay for one while that was not known, it may be charged for less by them than was let in. What
-    /// is given back so, others may have: nobody who names these claims is to be given it again unasked.
+    /// Handles a pod that was let in and has been read. Where it pays for claims that have changed since, or has come to
+    /// pay for a claim while it was not known what that asks for, it may now be charged for less than it was let in for.
+    /// Others may have what is given back so. No pod that names these claims is to be given it again unasked.
     fn note_remade(&mut self, id: PodId, is_said: bool) {
         let Some(pod) = self.pod(id).filter(|pod| pod.is_in()) else {
             return;
@@ -96,7 +97,7 @@ impl Cluster {
             claiming.paid = paid;
         }
         for (key, claim) in remade {
-            // Once for all who name it, however often its payer is read.
+            // This is done once for all pods that name the claim, however often its paying pod is read.
             let is_same = |before: &Option<Arc<ResourceClaim>>| match (before, &claim) {
                 (Some(before), Some(claim)) => Arc::ptr_eq(before, claim),
                 (before, claim) => before.is_none() && claim.is_none(),
@@ -113,8 +114,9 @@ impl Cluster {
         }
     }
 
-    /// Whether a pod's claims are those that it was let in with; none where nobody here let it in. They are told apart by what the pod
-    /// calls them: one that is made anew from a template has another name of its own. One that is gone may come back as it was.
+    /// Whether a pod's claims are those that it was let in with; none where this program did not let it in. Claims are
+    /// told apart by what the pod calls them, since a claim that is made anew from a template has a new name of its own. A
+    /// claim that is gone may come back as it was.
     fn has_its_claims(&self, pod: &Pod) -> Option<bool> {
         let claiming = self.claimed.pods.get(&pod.uid)?;
         let let_in_by = claiming.let_in_by.as_ref()?;
@@ -125,7 +127,8 @@ impl Cluster {
         Some(claiming.claims(&self.claimed.devices).all(is_its))
     }
 
-    /// What a pod has more of than it was let in for, if that is due to other claims than it had then.
+    /// Returns the dimensions of which a pod has more than it was let in for, if that is due to other claims than it had
+    /// then.
     fn excess_of(&self, pod: &Pod, let_in: Option<&CardSet>) -> Vec<Dimension> {
         let is_charged = pod.is_in() && pod.charge.is_some();
         let has_its_claims = if is_charged {
@@ -133,7 +136,7 @@ impl Cluster {
         } else {
             Some(true)
         };
-        // Of a pod that an earlier operator let in, it is known for how many cards.
+        // For a pod that an earlier operator let in, only the number of cards that it was let in for is known.
         let outgrows = |set: &CardSet| match has_its_claims {
             Some(has_its_claims) => !has_its_claims,
             None => let_in.is_some_and(|let_in| set.total() > let_in.total()),
@@ -145,8 +148,9 @@ impl Cluster {
         }
     }
 
-    /// Takes note of a pod whose claims come to more than it was let in for; it may not be known at the moment what they are (`is_said`). One that
-    /// its owner deletes runs on with them for as long as it says itself, and is evicted as any; none that is ending at once.
+    /// Notes a pod whose claims come to more than it was let in for; what they are may not be known at the moment
+    /// (`is_said`). A pod that its owner deletes runs on with its claims for its own grace period, and is evicted as any
+    /// other. A pod that is ending at once is not noted.
     pub(super) fn note_outgrown(
         &mut self,
         id: PodId,
@@ -174,8 +178,8 @@ impl Cluster {
         outgrown.insert(id, excess);
     }
 
-    /// The pods that have more than they were let in for, and than their queues may have: to be sent back now. One that its queue has
-    /// quota for is charged for what it has, and that is all.
+    /// Returns the pods to be sent back now: those that have more than they were let in for, and more than their queues
+    /// may have. A pod whose queue has quota for it is only charged for what it has.
     pub(crate) fn overdrawing(&mut self, now: Timestamp) -> Vec<Overdrawing> {
         let mut found = Vec::new();
         let mut outgrown = std::mem::take(&mut self.claimed.outgrown.0);
@@ -201,7 +205,7 @@ impl Cluster {
     }
 }
 
-/// What a pod has by what was allocated to its claims; else all that they leave.
+/// Returns what a pod has by what was allocated to its claims; where nothing was, all alternatives that they leave.
 fn sets(pod: &Pod) -> Vec<&CardSet> {
     let is_allocated = pod
         .task

@@ -1,5 +1,5 @@
-//! What the claims of a pod come to is read with the pod, and again when they, or what devices there are, have changed (docs/rules.md,
-//! **Cards by Dynamic Resource Allocation**).
+//! Reads what the claims of a pod come to: with the pod, and again when the claims, or the devices that exist, have
+//! changed (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 
 use std::sync::Arc;
 
@@ -23,22 +23,23 @@ use crate::reason::Reason;
 use crate::steps::Steps;
 use crate::task::{Claimed, Task};
 
-/// The claim that the scheduler made for what a pod requests by resources which classes provide.
+/// The claim that the scheduler made for what a pod requests by resources that classes provide.
 #[derive(Debug, Default)]
 struct MadeClaim {
-    /// Whether the pod was given its devices.
+    /// Whether the pod was given the claim's devices.
     is_allocated: bool,
     /// What the pod says of the claim.
     status: Option<ExtendedResourceClaimStatus<Box<str>>>,
 }
 
-/// The UID of pods that are not there.
+/// The UID that stands for pods that do not exist.
 pub(super) const NOBODY: &str = "";
 
 impl Cluster {
-    /// Reads pods anew whose claims have changed, each once, however often they did: whoever makes and deletes a claim that a thousand pods
-    /// share would otherwise have each of them read each time. Of those that their claims, or gates of others, keep out, as many as the turn of
-    /// their namespace allows; the others in the next rounds.
+    /// Reads pods anew whose claims have changed. Each pod is read once, however often its claims changed: otherwise
+    /// making and deleting a claim that a thousand pods share would have each of them read each time. Of the pods that
+    /// their claims, or gates of others, keep out, only as many are read as the turn of their namespace allows. The others
+    /// are read in the next rounds.
     pub fn read_again(&mut self, now: Timestamp) {
         while let Some(uid) = self.claimed.unread.pop_first() {
             let Some(pod) = self.pod_with_uid(&uid).and_then(|id| self.pod(id)) else {
@@ -46,7 +47,7 @@ impl Cluster {
             };
             let namespace = Arc::clone(&pod.namespace);
             let is_kept_out = |claimed: &Arc<Claimed>| claimed.refusal.is_some();
-            // Nothing comes of what their claims say before it is their turn.
+            // Nothing comes of what the claims of such pods say before it is their turn.
             let may_wait = match pod.stage {
                 Stage::Blocked => true,
                 Stage::Waiting => pod.task.claimed.as_ref().is_some_and(is_kept_out),
@@ -60,14 +61,14 @@ impl Cluster {
         }
     }
 
-    /// Reads a pod anew as it was seen last, where it claims devices.
+    /// Reads a pod that claims devices anew, as it was seen last.
     pub(super) fn read_one_again(&mut self, uid: &str, now: Timestamp) {
         if let Some(claiming) = self.claimed.pods.get(uid) {
             self.apply_pod_again((*claiming.pod).clone(), now);
         }
     }
 
-    /// Another round begins: claims are read on of which selectors are left to be evaluated.
+    /// Begins another round: goes on reading claims with selectors that are left to be evaluated.
     pub(super) fn read_on(&mut self, now: Timestamp) {
         for namespace in self.claimed.turns.begin() {
             while let Some(uid) = self.claimed.turns.next_of(&namespace) {
@@ -81,7 +82,7 @@ impl Cluster {
     pub(super) fn may_claim(&self, pod: &crds::pod::Pod<Box<str>>) -> bool {
         let may_request =
             || !self.claimed.provided.is_empty() && requests_any(pod, |resource| self.claimed.may_provide(resource));
-        // Who has claimed is read again as it was seen last, whatever nothing provides at the moment.
+        // A pod that has claimed devices is read again as it was seen last, even if no class provides them at the moment.
         let is_noted = || {
             let uid = pod.metadata.uid.as_deref();
             uid.is_some_and(|uid| self.claimed.pods.contains_key(uid))
@@ -89,7 +90,8 @@ impl Cluster {
         asks_for_devices_of_classes(pod) || provided_claim(pod).is_some() || may_request() || is_noted()
     }
 
-    /// Adds to what was read of a pod what its claims come to; `as_seen` is the pod, where it may claim anything. What it names.
+    /// Adds what the pod's claims come to to what was read of the pod; `as_seen` is the pod, where it may claim anything.
+    /// Returns the claims that it names.
     pub(super) fn read_claims(
         &mut self,
         reading: &mut Reading,
@@ -115,14 +117,14 @@ impl Cluster {
         named
     }
 
-    /// Adds to what was read of a pod that its claims are more than are looked at.
+    /// Notes, in what was read of a pod, that the pod has more claims than are looked at.
     pub(super) fn put_excess(&mut self, reading: &mut Reading, excess: Box<str>) {
         let others = Amounts::clone(&reading.task.request);
         self.put_asked(reading, others, Asked::unclear(excess.into()));
     }
 
-    /// Adds to what was read of a pod that need not be there what its claims would come to, found in so many steps: it is nobody's turn.
-    /// Nobody comes to pay for them by that.
+    /// Adds what the claims of a pod that need not exist would come to. This takes at most `steps` and counts toward no
+    /// namespace's turn. No pod comes to pay for the claims by it.
     pub(super) fn imagine_claims(
         &mut self,
         reading: &mut Reading,
@@ -138,7 +140,8 @@ impl Cluster {
         named
     }
 
-    /// Adds what the claims of a pod of this namespace and unique id come to; whether some of them are left to be evaluated.
+    /// Adds what the claims of a pod with this namespace and unique id come to. Returns whether some of them are left to
+    /// be evaluated.
     fn put_claims(
         &mut self,
         reading: &mut Reading,
@@ -160,7 +163,7 @@ impl Cluster {
         let demand = self.devices_asked(&reading.task.request, namespace, named, made.is_allocated);
         let of_classes =
             self.requested_of_classes(&reading.task.request, asked.is_for_cards(), &given.unwrap_or_default());
-        // What the door holds for its classes alone is looked at here, whatever it turns out to be.
+        // A pod that the webhook holds only for its classes is looked at here, whatever it turns out to be.
         let names_class = |(dimension, _): (Dimension, i64)| dimension.name(&self.names).starts_with(RESOURCE_OF_CLASS);
         if !named.is_empty() || of_classes.is_any() || reading.task.request.iter().any(names_class) {
             let OfClasses {
@@ -187,8 +190,8 @@ impl Cluster {
         is_left
     }
 
-    /// A pod that was let in holds what it was seen to hold while that can't be said: its claim, its class or the slices of its node may
-    /// be away for a while, and what it runs on is not. Whether that can be said.
+    /// Lets a pod that was let in hold what it was seen to hold, while what it claims can't be said: its claim, its class
+    /// or the slices of its node may be away for a while, but what the pod runs on is not. Returns whether it can be said.
     pub(super) fn keep_claimed(&self, reading: &mut Reading, known: Option<PodId>) -> bool {
         let task = &mut reading.task;
         let is_said = !cannot_be_said(task);
@@ -210,7 +213,7 @@ impl Cluster {
 
 /// Whether it is not known at the moment what a task claims.
 fn cannot_be_said(task: &Task) -> bool {
-    // Where no class provides any more what it requests, it claims nothing at all.
+    // Where no class provides any more what the task requests, it claims nothing at all.
     task.unreadable.is_some()
         || task.claimed.as_ref().is_none_or(|claimed| {
             matches!(
@@ -220,7 +223,7 @@ fn cannot_be_said(task: &Task) -> bool {
         })
 }
 
-/// The cards that a task's claims select, whichever of them it is charged for.
+/// Returns the cards that a task's claims select, whichever of them it is charged for.
 pub(super) fn cards_claimed(task: &Task) -> impl Iterator<Item = CardId> + '_ {
     let claimed = task.claimed.iter();
     claimed.flat_map(|claimed| claimed.cards().chain(claimed.named.iter().copied()))

@@ -1,4 +1,4 @@
-//! What is set aside for waiting pods, counted as taken while others are judged.
+//! Counts what is set aside for waiting pods as taken while others are judged.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,28 +10,30 @@ use crate::cluster::aside::{Awaited, GivenBack, OfNode, RoomAside, SetAside};
 use crate::cluster::below::Below;
 use crate::ids::{NodeId, QueueId};
 
-/// What counts as taken though nobody has it: of queues, where none is the cluster, and of nodes.
+/// What counts as taken though nobody has it: of queues and the cluster, and of nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
-    /// Each once, from the leaves upwards.
+    /// The levels, each once, from the leaves upwards.
     levels: Vec<HeldLevel>,
     nodes: Vec<(NodeId, Amounts)>,
-    /// What of that counts against quotas for pods without GPU.
+    /// The part of this that counts against quotas for pods without GPU.
     without_gpu: Vec<(NodeId, Amounts)>,
 }
 
-/// What of a level counts as taken.
+/// What counts as taken of one level, where no queue stands for the cluster.
 #[derive(Debug)]
 struct HeldLevel {
     level: Option<QueueId>,
-    /// Of what its own pods have, of what those below have, and of what those hold.
+    /// More of what the level's own pods have, of what the queues below have, and of what these hold.
     more: [Totals; 3],
-    /// How much more the level above it may count on its account by that: less where it was kept free for it anyway.
+    /// How much more the level above counts for this level because of that. It is less where this was kept free for the
+    /// level anyway.
     holds_more: Totals,
 }
 
 impl Cluster {
-    /// Counts what is set aside for pods as taken, while it is looked at what could be taken back: until it is [free](Self::free_asides) again.
+    /// Counts what is set aside for pods as taken while Cardgate looks for what could be taken back, until it is
+    /// [free](Self::free_asides) again.
     pub(crate) fn take_asides(&mut self, asides: &[SetAside]) {
         for aside in asides {
             self.count_aside(aside, 1);
@@ -39,7 +41,7 @@ impl Cluster {
         self.hold_devices(asides.iter(), &Awaited::default());
     }
 
-    /// Counts it as free again.
+    /// Counts what is set aside as free again.
     pub(crate) fn free_asides(&mut self, asides: &[SetAside]) {
         for aside in asides {
             self.count_aside(aside, -1);
@@ -47,7 +49,8 @@ impl Cluster {
         self.release_devices();
     }
 
-    /// Counts what is set aside for a pod as taken, or as free again (`sign`). As it is not really given back, nobody is woken.
+    /// Counts what is set aside for a pod as taken, or as free again (`sign`). Nothing is really given back, so nobody is
+    /// woken.
     fn count_aside(&mut self, aside: &SetAside, sign: i128) {
         let queue = aside.shape.queue;
         self.without_waking([queue], |cluster| cluster.charge_aside(aside, sign));
@@ -60,15 +63,17 @@ impl Cluster {
         }
     }
 
-    /// Whether its queue and those above have room for what is set aside for a pod, as things are counted.
+    /// Whether the queue of a pod, and the queues above it, have room for what is set aside for the pod, as things are
+    /// counted.
     pub(crate) fn has_quota_for(&self, aside: &SetAside) -> bool {
         let mut charge = aside.charge.amounts.iter();
         charge.all(|(dimension, amount)| self.room(aside.shape.queue, dimension, amount).is_ok())
     }
 
-    /// Counts as taken what is free now and will not be once these pods have gone and those have what is set aside for them. What
-    /// is still to come free for a queue is not counted twice. Whoever is judged now has something set aside by looks at these `queues`: places were
-    /// found there beside each other, and need leave no more to each other than each requests once nobody is to go from their node any more.
+    /// Counts as taken what is free now and will not be once these pods have gone and the pods that something is set aside
+    /// for have it. What is still to come free for a queue is not counted twice. The pods that are judged now have
+    /// something set aside by looks at these `queues`. Their places were found beside each other, so they need leave each
+    /// other no more than each requests, once nobody is to go from their node any more.
     pub(crate) fn hold<'a>(
         &mut self,
         asides: impl Iterator<Item = &'a SetAside>,
@@ -96,8 +101,9 @@ impl Cluster {
         hold
     }
 
-    /// Counts it as free again. Who was let in meanwhile, or has gone, was counted upwards from levels that held more than they do: where
-    /// something is guaranteed to them that comes to more or less than without it, which is put right.
+    /// Counts what was held as free again. Pods that were let in, or have gone, meanwhile were counted upwards from levels
+    /// that held more than they do now. Where something is guaranteed to these levels, that gives other sums than without
+    /// the hold. This is put right here.
     pub(crate) fn release(&mut self, hold: &Hold) {
         let mut astray = BTreeMap::<Option<QueueId>, Totals>::new();
         for held in &hold.levels {
@@ -160,7 +166,7 @@ impl Cluster {
             let Some((node, room)) = self.room_of(aside) else {
                 continue;
             };
-            // As long as somebody is still to go, it is open which cards are for whom.
+            // As long as some pod is still to go, it is open which cards are for whom.
             let is_open = leaving.on_nodes.contains_key(&node);
             let taken = nodes.entry(node).or_default();
             taken.used.add_all(room.held(judged_beside && !is_open));
@@ -178,7 +184,7 @@ impl Cluster {
         }
     }
 
-    /// Counts so much more of a level as taken.
+    /// Counts this much more of a level as taken.
     fn hold_level(&mut self, level: Option<QueueId>, more: [Totals; 3]) -> HeldLevel {
         let before = self.counts_above(level);
         let mut held = HeldLevel {
@@ -208,7 +214,7 @@ impl Cluster {
         }
     }
 
-    /// What the level above a queue counts on its account.
+    /// Returns what the level above a queue counts for it.
     fn counts_above(&self, level: Option<QueueId>) -> Totals {
         level.map_or_else(Totals::default, |queue| self.queue(queue).held_in_all())
     }
@@ -218,7 +224,7 @@ impl Cluster {
             self.nodes[*node].books(PEN).set_aside(request, sign);
         }
         for (node, request) in &hold.without_gpu {
-            // Of a pod that Cardgate does not place nobody knows where it will be (`enforceCrossQuota: extender`).
+            // Nobody knows where a pod will be that Cardgate does not place (`enforceCrossQuota: extender`).
             self.count_request_without_gpu(*node, request, false, sign);
         }
     }
@@ -245,7 +251,7 @@ impl Cluster {
         Some((self.nodes.id(&room.node)?, room))
     }
 
-    /// Changes sums of these queues and those above, which are only tried.
+    /// Makes changes to sums of these queues and the queues above them that are only tried, without waking anybody.
     pub(super) fn without_waking<R>(
         &mut self,
         queues: impl IntoIterator<Item = QueueId>,
@@ -263,14 +269,14 @@ impl Cluster {
     }
 }
 
-/// What is more than nothing.
+/// Returns the amounts that are more than 0.
 fn what_remains(totals: &Totals) -> Amounts {
     let more = totals.iter().filter(|(_, amount)| *amount > 0);
     more.map(|(dimension, amount)| (dimension, i64::try_from(amount).unwrap_or(i64::MAX)))
         .collect()
 }
 
-/// How much more of everything the first has than the second.
+/// Returns how much more of everything the first has than the second.
 fn difference(first: &Totals, second: &Totals) -> Totals {
     let mut difference = first.clone();
     add(&mut difference, second.iter(), -1);
