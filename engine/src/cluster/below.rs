@@ -1,4 +1,4 @@
-//! What queues below a queue come to.
+//! The sums over the queues below a queue.
 
 use crate::amounts::Totals;
 use crate::inqueue::Inqueue;
@@ -6,20 +6,20 @@ use crate::inqueue::Inqueue;
 /// Sums over the queues directly below a queue or below the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Below {
-    /// How many they are.
+    /// How many queues these are.
     pub children: usize,
-    /// What the pods in them and below them have.
+    /// What the pods in these queues and below them have.
     pub allocated: Totals,
-    /// What they hold: the same, and what is kept free for them.
+    /// What these queues hold: what their pods have, and what is kept free for them.
     pub held: Totals,
-    /// What is guaranteed to them.
+    /// What is guaranteed to these queues.
     pub guaranteed: Totals,
-    /// What they deserve, as they say.
+    /// What these queues deserve, by their own specs.
     pub deserved: Totals,
-    /// What the pods ask for that wait in them and below them.
+    /// What the pods ask for that wait in these queues and below them.
     pub requested: Totals,
-    /// What is kept for workloads in them and below them whose pods have not taken over.
+    /// What is kept for workloads in these queues and below them whose pods have not taken over.
     pub inqueue: Inqueue,
-    /// What workloads in them and below them hold beyond their minimum.
+    /// What workloads in these queues and below them hold beyond their minimum.
     pub elastic: Totals,
 }

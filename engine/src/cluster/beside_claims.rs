@@ -1,5 +1,6 @@
-//! Cards that a pod requests beside those that it claims, by a resource that device plugins count (docs/rules.md, **Cards by Dynamic
-//! Resource Allocation**): one more request, of which the annotation or the queue says for which card it is.
+//! Cards that a pod requests beside the cards that it claims, by a resource that device plugins count (docs/rules.md,
+//! **Cards by Dynamic Resource Allocation**). This is one more request, and the annotation or the queue says for which
+//! card it is.
 
 use crds::card_assigned::AssignedCards;
 use crds::configuration::{QueuePlugin, UnnamedCards};
@@ -18,15 +19,16 @@ use crate::task::{Claimed, Naming};
 
 /// What is requested beside claims and charged as cards.
 pub(super) struct Beside {
-    /// Which cards it may be, each alone.
+    /// The cards that it may be, each a choice by itself.
     pub(super) choices: Vec<Choice>,
-    /// Whether the annotation says so.
+    /// Whether the annotation names these cards.
     pub(super) is_named: bool,
 }
 
 impl Cluster {
-    /// The cards that a pod may get for what it requests beside its claims; none where it requests none, or is charged for none of
-    /// them. Of several resources, one alone could be charged.
+    /// Returns the cards that a pod may get for what it requests beside its claims; none where it requests no cards, or is
+    /// charged for none of them. Where it requests several card resources this is an error, since only one could be
+    /// charged.
     pub(super) fn asked_beside(&self, claimed: &Claimed, queue: Option<QueueId>) -> Result<Option<Beside>, Reason> {
         let is_free = self.configuration.cardgate.unnamed_cards == UnnamedCards::Free;
         let resource = match self.card_resources_of(&claimed.others)[..] {
@@ -37,7 +39,7 @@ impl Cluster {
         };
         let count = claimed.others.get(Dimension::Resource(resource));
         let is_of_claims = |card: CardId| claimed.cards().any(|own| own == card);
-        // A card that no node has yet, and no claim selects, can be meant for nothing else.
+        // A card that no node has yet, and that no claim selects, can be meant for nothing else.
         let may_be = |card: &CardId| {
             self.resource_of(*card)
                 .map_or(!is_of_claims(*card), |of| of == resource)
@@ -61,7 +63,8 @@ impl Cluster {
         }))
     }
 
-    /// What a pod counts for by what was allocated to its claims, with the card that it requests beside them.
+    /// Returns what a pod counts for: what was allocated to its claims, together with the card that it requests beside
+    /// them.
     pub(super) fn and_beside(&self, pod: &Pod, alternative: Alternative) -> Alternative {
         let and_requested = || {
             let claimed = pod.task.claimed.as_ref()?;
@@ -88,7 +91,7 @@ impl Cluster {
         }
     }
 
-    /// The card of a resource that was written on a pod beside what its claims were given.
+    /// Returns the card of a resource that was written on a pod beside what its claims were given.
     fn written_beside(&self, pod: &Pod, given: &CardSet, resource: ResourceId) -> Option<CardId> {
         let text = self.claimed.pods.get(&pod.uid)?.annotation(CARD_ASSIGNED)?;
         let AssignedCards::Counted(written) = AssignedCards::parse(text) else {
@@ -106,7 +109,7 @@ impl Cluster {
         most.map(|(card, _)| card)
     }
 
-    /// The card that the device plugin of a pod's node hands out for a resource.
+    /// Returns the card that the device plugin of a pod's node hands out for a resource.
     fn plugin_card(&self, pod: &Pod, resource: ResourceId) -> Option<CardId> {
         let offer = self.node(pod.room?).offer()?;
         let mut cards = offer.cards.iter();

@@ -7,8 +7,8 @@ use crate::ids::{NodeId, PodId};
 use crate::policies::mgpu::CardLists;
 
 impl Cluster {
-    /// A pod is being bound to a node, with these mGPU cards where it asks for any: it holds its room there from now on, and
-    /// nowhere else. What it says of its cards stays.
+    /// Notes that a pod is being bound to a node, with these mGPU cards where it asks for any. From now on the pod holds
+    /// its room there, and nowhere else. If the pod says its cards itself, these stay.
     pub(crate) fn begin_binding(&mut self, id: PodId, node: NodeId, gpus: Option<CardLists>) {
         let Some(uid) = self.pod(id).map(|pod| Arc::clone(&pod.uid)) else {
             return;
@@ -23,8 +23,8 @@ impl Cluster {
         });
     }
 
-    /// A pod could not be bound: its scheduler places it anew. Where it is pinned, and which cards are written on it, stands all the same: nobody
-    /// else may have those meanwhile.
+    /// Notes that a pod could not be bound: its scheduler places it anew. The node that it is pinned to and the cards that
+    /// are written on it stay as they are, so that no other pod may have those meanwhile.
     pub(crate) fn binding_failed(&mut self, uid: &str) {
         let Some(id) = self.pod_with_uid(uid) else { return };
         if self.pod(id).is_some_and(|pod| pod.binding) {

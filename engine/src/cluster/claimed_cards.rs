@@ -1,4 +1,5 @@
-//! What pods claim, in cards: what their claims leave, what was written on them when they were let in, and what they got.
+//! What pods claim, in cards: what their claims leave, what was written on the pods when they were let in, and what they
+//! got.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,28 +15,29 @@ use crate::names::CardId;
 use crate::reason::Reason;
 use crate::task::{Claimed, Task, Wanted};
 
-/// What is requested as resources.
+/// What a pod requests as resources.
 #[derive(Debug, Default)]
 pub(super) struct OfClasses {
-    /// What stands for no class, or is a resource of cards by itself.
+    /// Requests that stand for no class, or for a resource of cards by itself.
     pub others: Amounts,
-    /// What stands for classes, in cards.
+    /// Requests that stand for classes, in cards.
     pub requested: Vec<RequestAsked>,
-    /// The same, as far as it was given already.
+    /// Requests that stand for classes and were already given their cards.
     pub given: Vec<CardCounts>,
-    /// Why that can't be said of one of them.
+    /// Why this can't be said of one of the requests.
     pub unclear: Option<Obstacle>,
 }
 
 impl OfClasses {
-    /// Whether anything stands for classes.
+    /// Whether any request stands for classes.
     pub(super) fn is_any(&self) -> bool {
         !self.requested.is_empty() || !self.given.is_empty() || self.unclear.is_some()
     }
 }
 
 impl Cluster {
-    /// What a request comes to beside claims, which are for cards or not, where so much was `given` already by resource.
+    /// Returns what a request comes to beside claims, where `given` was already given by resource. `beside_claims` says
+    /// whether the claims are for cards.
     pub(super) fn requested_of_classes(
         &self,
         request: &Amounts,
@@ -78,7 +80,8 @@ impl Cluster {
         }
     }
 
-    /// What a class provides as this resource; none where that is a resource of cards by itself, unless claims are for cards as well.
+    /// Returns what a class provides as this resource. Returns none where the resource counts cards by itself, unless
+    /// claims are for cards as well.
     fn provided_as_requested(&self, dimension: Dimension, beside_claims: bool) -> Option<Cow<'_, Provided>> {
         let resource = dimension.resource()?;
         let name = self.names.resource_name(resource);
@@ -87,13 +90,14 @@ impl Cluster {
         };
         let is_own = match provided {
             Ok(cards) => cards.iter().all(|card| card.resource == name) && !beside_claims,
-            // Whoever requests it is charged for the card that is named, and gets it from a device plugin.
+            // A pod that requests it is charged for the card that it names, and gets the card from a device plugin.
             Err(_) => self.is_known_for_cards(resource),
         };
         (!is_own).then_some(Cow::Borrowed(provided))
     }
 
-    /// What is requested as resources by which classes provide cards that are counted as these resources: the scheduler takes any of them.
+    /// Returns what is requested by resources that classes provide cards for, as cards that are counted by these
+    /// resources: the scheduler may take any of them.
     pub(crate) fn requested_devices(&self, request: &Amounts) -> Vec<Wanted> {
         let requested = request.iter().filter_map(|(dimension, count)| {
             let resource = dimension.resource()?;
@@ -114,7 +118,7 @@ impl Cluster {
         requested.collect()
     }
 
-    /// Adds what claims come to to what was read of a pod, which requests so much besides.
+    /// Adds what claims come to to what was read of a pod; `others` is what the pod requests besides.
     pub(super) fn put_asked(&mut self, reading: &mut Reading, others: Amounts, asked: Asked) {
         let task = &mut reading.task;
         let (refusal, refused) = match asked.obstacle {
@@ -164,7 +168,7 @@ impl Cluster {
         }));
     }
 
-    /// The cards that were written on a pod, or that its claims got: as its alternatives count them.
+    /// Returns the cards that were written on a pod, or that its claims got, as the pod's alternatives count them.
     pub(super) fn assigned_of(&self, reading: &Reading, old: Option<&Pod>) -> Option<Alternative> {
         let task = &reading.task;
         let claimed = task.claimed.as_deref();
@@ -173,13 +177,13 @@ impl Cluster {
         }
         let earlier = old.and_then(|old| old.assigned.as_ref());
         let Some(written) = &reading.assigned else {
-            // While its devices are not shown, a pod has what it had.
+            // While its devices are not shown, a pod keeps what it had.
             return earlier
                 .filter(|_| claimed.is_some_and(|claimed| claimed.unknown > 0))
                 .cloned();
         };
         let let_in = self.let_in_set(reading);
-        // What it asks for by now, where that is more: its claims were made anew.
+        // Where the pod asks for more by now, this counts: its claims were made anew.
         if let Some(more) = let_in.as_ref().and_then(|let_in| asks_for_more(task, let_in)) {
             return Some(more.clone());
         }
@@ -187,7 +191,7 @@ impl Cluster {
         if let Some(own) = own.find(|own| own.is(written)) {
             return Some(own.clone());
         }
-        // Where it requests cards besides, what is written may be one of those.
+        // Where the pod requests cards besides its claims, what is written may be one of those.
         let requests_none = |claimed: &Claimed| self.card_resources_of(&claimed.others).is_empty();
         let is_unclear = task.unreadable.is_some() && claimed.is_some_and(requests_none);
         let may_be_claimed = is_unclear || claimed.is_some_and(Claimed::may_be_for_cards);
@@ -201,13 +205,14 @@ impl Cluster {
         Some(Alternative::Set(Arc::new(let_in)))
     }
 
-    /// The cards that a pod was let in for by its claims, as far as that is written on it.
+    /// Returns the cards that a pod was let in for by its claims, as far as that is written on it.
     pub(super) fn let_in_set(&self, reading: &Reading) -> Option<CardSet> {
         let written = reading.assigned.as_ref()?;
         self.written_set(&reading.task, written)
     }
 
-    /// The cards that were written on a pod that was let in for what it claims; none where it requests them as a resource.
+    /// Returns the cards that were written on a pod when it was let in for what it claims; none where it requests them as
+    /// a resource.
     fn written_set(&self, task: &Task, written: &Assigned) -> Option<CardSet> {
         let counts = match written {
             Assigned::Card(card) => &[(*card, 1)][..],
@@ -235,7 +240,7 @@ impl Cluster {
     }
 }
 
-/// The first of what a task's claims leave, where all of that is more cards than these.
+/// Returns the first of the alternatives that a task's claims leave, where all of them are more cards than `let_in`.
 fn asks_for_more<'t>(task: &'t Task, let_in: &CardSet) -> Option<&'t Alternative> {
     let is_more = |own: &Alternative| own.set().is_some_and(|set| set.total() > let_in.total());
     task.alternatives
@@ -243,7 +248,7 @@ fn asks_for_more<'t>(task: &'t Task, let_in: &CardSet) -> Option<&'t Alternative
         .filter(|_| task.alternatives.iter().all(is_more))
 }
 
-/// Which pod it is and what it was let in for, where its claims come to be allocated other cards now.
+/// Returns the UID of a pod and what it was let in for, where its claims have now been allocated other cards.
 pub(super) fn let_in_for_others(new: &Pod, old: Option<&Pod>) -> Option<(Arc<str>, Alternative)> {
     let is_allocated = |pod: &Pod| {
         pod.task

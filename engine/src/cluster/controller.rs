@@ -1,4 +1,4 @@
-//! Who made a pod.
+//! The owner that made a pod.
 
 use std::sync::Arc;
 
@@ -13,14 +13,16 @@ impl Controller {
     /// The longest kind and the longest name that objects have, in bytes.
     const LONGEST: (usize, usize) = (63, LONGEST_NAME);
 
-    /// The owner of this kind and name. Of what no object can be called, it is kept that it is longer, and not how much.
+    /// Returns the owner of this kind and name. Where a kind or name is longer than any object's, only that it is longer
+    /// is kept, and not by how much.
     pub(crate) fn new(namespace: &str, kind: &str, name: &str) -> Self {
         let (of_kind, of_name) = Self::LONGEST;
         let (kind, name) = (cut(kind, of_kind + 1), cut(name, of_name + 1));
         Self([namespace, "/", kind, "/", name].concat().into())
     }
 
-    /// Its kind and its name; none where the pod names what no object can be called: nobody but the pod says that there is one.
+    /// Returns its kind and its name; none where the pod names something that no object can be called: only the pod says
+    /// that such an owner exists.
     pub(crate) fn object(&self) -> Option<(&str, &str)> {
         let mut parts = self.0.splitn(3, '/').skip(1);
         let (kind, name) = (parts.next()?, parts.next()?);
@@ -32,7 +34,7 @@ impl Controller {
     }
 }
 
-/// The first so many bytes of a text, but for a part of a character.
+/// Returns the first `most` bytes of a text, without a part of a character at the end.
 pub(super) fn cut(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]

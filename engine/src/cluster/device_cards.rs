@@ -1,4 +1,5 @@
-//! The cards that nodes have by devices, beside those that they have by labels; and the labels by which pods are narrowed to them.
+//! The cards that nodes have by devices, beside the cards that they have by labels, and the labels by which pods are
+//! narrowed to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,36 +20,37 @@ use crate::names::{CardId, Names, ResourceId};
 use crate::task::Task;
 
 impl Cluster {
-    /// Nodes whose labels don't say which cards they have by devices: which labels they need, and which are wrong.
+    /// Returns the nodes whose labels don't say which cards they have by devices, each with the labels that it needs and
+    /// the labels that are wrong.
     pub fn device_labels_to_set(&self) -> impl Iterator<Item = (NodeId, Vec<(String, bool)>)> + '_ {
         let nodes = self.claimed.to_label.iter();
         nodes.filter_map(|id| Some((*id, self.node(*id).offer()?.wrong_device_labels())))
     }
 
-    /// What the devices that are a card say of themselves.
+    /// Returns what the devices that are a card say of themselves.
     pub fn devices_of(&self, card: CardId) -> Vec<CardDevice> {
         self.claimed.devices.shown_of(self.names.card_name(card))
     }
 
-    /// How many devices that are a card several nodes reach: they are in no number of what there is.
+    /// Returns how many devices of a card can be reached from several nodes. They are in no number of what there is.
     pub fn devices_apart(&self, card: CardId) -> usize {
         let inventory = self.claimed.devices.inventory();
         inventory.apart_of(self.names.card_name(card))
     }
 
-    /// What devices are that are a card, where any are.
+    /// Returns what kind of card the devices with this card name are, where there are any.
     pub fn device_card(&self, card: CardId) -> Option<&DeviceCard> {
         let mut models = self.claimed.devices.inventory().models_of(self.names.card_name(card));
         models.find_map(|model| model.card.as_deref())
     }
 
-    /// The resources by which classes provide a card.
+    /// Returns the resources by which classes provide a card.
     pub fn provided_as(&self, card: CardId) -> Vec<String> {
         let name = self.names.card_name(card);
         self.claimed.provided_as(name).map(str::to_owned).collect()
     }
 
-    /// A node says something else: whether its labels have to be set.
+    /// Updates whether a node's labels have to be set, after the node has said something else.
     pub(super) fn note_device_labels(&mut self, id: NodeId) {
         let offer = self.node(id).offer();
         if offer.is_some_and(|offer| !offer.wrong_device_labels().is_empty()) {
@@ -60,7 +62,8 @@ impl Cluster {
 }
 
 impl Offer {
-    /// Puts the cards that a node has by devices beside those that it has by labels, in place of those that it had before.
+    /// Puts the cards that a node has by devices beside the cards that it has by labels, in place of the cards by devices
+    /// that it had before.
     pub(super) fn put_devices(&mut self, devices: &BTreeMap<Arc<DeviceCard>, DeviceCount>, names: &mut Names) {
         if let Some(plain) = self.without_devices.take() {
             (self.allocatable, self.cards, self.problems) = *plain;
@@ -82,7 +85,7 @@ impl Offer {
             let count = &there.total;
             let of_resource = allocated.get(&*card.resource).copied().unwrap_or_default();
             *by_devices.entry(Dimension::Resource(resource)).or_default() += count;
-            // What feature discovery waits for a device plugin for is here by devices.
+            // A card that feature discovery waits for a device plugin for is here by devices.
             self.problems
                 .retain(|problem| !problem.is_want_of_plugin_for(&card.name));
             if let Some(known) = self.cards.iter_mut().find(|known| known.card == id) {
@@ -124,8 +127,8 @@ impl Offer {
         self.allocatable = allocatable.into_iter().collect();
     }
 
-    /// The labels by which pods are narrowed to the cards that the node has by devices, where they are missing or wrong; and
-    /// whether each is to be there.
+    /// Returns the labels by which pods are narrowed to the cards that the node has by devices, where they are missing or
+    /// wrong, and whether each label is to be there.
     fn wrong_device_labels(&self) -> Vec<(String, bool)> {
         let cards = self.cards.iter().filter(|card| card.supply == Supply::Devices);
         let wanted: BTreeSet<_> = cards.map(|card| device_label(&card.found.name)).collect();
@@ -137,12 +140,12 @@ impl Offer {
     }
 }
 
-/// The label of nodes that have a card by devices.
+/// Returns the label of nodes that have a card by devices.
 pub fn device_label(card: &str) -> String {
     format!("{DEVICE_LABEL_PREFIX}{}", label_name(card))
 }
 
-/// Whether a node has the cards of an alternative in the way that a pod asks for each.
+/// Whether a node has the cards of an alternative in the way in which a pod asks for each of them.
 pub(crate) fn are_supplied(cluster: &Cluster, task: &Task, alternative: &Alternative, node: &Node) -> bool {
     let Some(offer) = node.offer() else { return false };
     let by_plugin = |resource: ResourceId| offer.by_plugin(Dimension::Resource(resource));
@@ -150,7 +153,7 @@ pub(crate) fn are_supplied(cluster: &Cluster, task: &Task, alternative: &Alterna
     match alternative {
         Alternative::Card(card) => is_had(*card, &|card| match card.supply {
             Supply::Plugin | Supply::Both => true,
-            // What a device plugin hands out by this resource, the scheduler takes in place of devices.
+            // Where a device plugin hands something out by this resource, the scheduler takes it in place of devices.
             Supply::Devices => cluster.claimed.provides_cards(&card.found.resource) && by_plugin(card.resource) == 0,
         }),
         Alternative::Set(set) => {

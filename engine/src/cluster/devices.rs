@@ -200,7 +200,7 @@ impl Cluster {
         let is_new = |resource: &&String| !before.contains_key(*resource);
         // Pods with new resources have to be listed again, since what else they say was not kept.
         self.lists.pods_again |= self.is_waited_for(&changed.iter().filter(is_new).map(String::as_str).collect());
-        // The door and the policies are told which resources are cards.
+        // The webhook and the policies are told which resources are cards.
         self.changes.resources_of_cards = true;
         self.version += 1;
         changed

@@ -1,5 +1,5 @@
-//! How much of the selectors of claims is evaluated in one round: namespace by namespace, so that whoever writes many that take long waits for
-//! nobody but themselves (docs/security.md, **Bounds**).
+//! Limits how many selectors of claims are evaluated in one round. Each namespace has its own turn, so that a namespace
+//! that writes many selectors that take long keeps only itself waiting (docs/security.md, **Bounds**).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use std::sync::Arc;
 use crate::devices::TURN;
 use crate::steps::Steps;
 
-/// What it costs to read a pod anew, whatever its claims come to: so that of those that share a claim which somebody makes and deletes in turn,
-/// some are read in each round.
+/// The number of steps that it costs to read a pod anew, whatever its claims come to. So where somebody makes and deletes
+/// a claim in turn, some of the pods that share it are read in each round.
 const READ_POD: usize = 128;
 
-/// What was spent in this round, and who goes on in the next one.
+/// What was spent in this round, and which pods go on in the next round.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// What is left of the turns of those namespaces that have begun theirs.
+    /// What is left of the turns of the namespaces that have begun theirs.
     left: HashMap<Box<str>, Steps>,
     /// By namespace, the pods whose turn ended before all was evaluated, by uid.
     later: BTreeMap<Box<str>, BTreeSet<Arc<str>>>,
 }
 
 impl Turns {
-    /// Another round begins. The namespaces that have something left.
+    /// Begins another round. Returns the namespaces that have something left to evaluate.
     pub(super) fn begin(&mut self) -> Vec<Box<str>> {
         self.left.clear();
         self.later.keys().cloned().collect()
     }
 
-    /// The steps that are left for a namespace.
+    /// Takes the steps that are left for a namespace.
     pub(super) fn take(&mut self, namespace: &str) -> Steps {
         self.left.remove(namespace).unwrap_or_else(|| Steps::new(TURN))
     }
 
-    /// So many are left after a pod, which is to go on in the next round where something of it `is_left`.
+    /// Gives back the steps that are left after a pod. The pod goes on in the next round where something of it `is_left`.
     pub(super) fn give_back(&mut self, namespace: &str, steps: Steps, is_left: Option<&str>) {
         if steps.left() < TURN {
             self.left.insert(namespace.into(), steps);
@@ -42,7 +42,8 @@ impl Turns {
         }
     }
 
-    /// Takes from a namespace's turn what it costs to read one of its pods anew. Whether the turn was not over before.
+    /// Takes from a namespace's turn what it costs to read one of its pods anew. Returns whether the turn was not over
+    /// before.
     pub(super) fn pay_for_pod(&mut self, namespace: &str) -> bool {
         let steps = self.take(namespace);
         let is_over = steps.are_spent();
@@ -51,12 +52,12 @@ impl Turns {
         !is_over
     }
 
-    /// A pod is read in the next round.
+    /// Puts off reading a pod to the next round.
     pub(super) fn put_off(&mut self, namespace: &str, uid: Arc<str>) {
         self.later.entry(namespace.into()).or_default().insert(uid);
     }
 
-    /// The next pod of a namespace that is to go on, while its turn is not over.
+    /// Returns the next pod of a namespace that is to go on, while the namespace's turn is not over.
     pub(super) fn next_of(&mut self, namespace: &str) -> Option<Arc<str>> {
         if self.left.get(namespace).is_some_and(Steps::are_spent) {
             return None;
@@ -71,7 +72,7 @@ impl Turns {
         self.later.get(namespace).is_some_and(|pods| pods.contains(uid))
     }
 
-    /// A pod no longer waits for the next round, since it is being read: what is left of it then is said anew.
+    /// Notes that a pod no longer waits for the next round, since it is being read. What is left of it then is noted anew.
     pub(super) fn forget_waiting(&mut self, namespace: &str, uid: &str) {
         if let Some(pods) = self.later.get_mut(namespace) {
             pods.remove(uid);

@@ -3,7 +3,7 @@
 use crds::keys::GATE;
 use crds::pod::{PodSpec, SchedulingGate};
 
-/// So many gates are named to people: Kubernetes keeps each name short, and not their number.
+/// The most gates that are named to people. Kubernetes limits the length of each name, but not the number of gates.
 const MOST_NAMES: usize = 3;
 
 /// Whose gates hold a pod.
@@ -13,12 +13,12 @@ pub(super) enum Gates {
     None,
     /// Only Cardgate keeps it from the scheduler.
     Own,
-    /// Somebody else's, with or without Cardgate's.
+    /// A gate of somebody else keeps it from the scheduler, with or without Cardgate's.
     Foreign,
 }
 
 impl Gates {
-    /// Those of a pod.
+    /// Returns whose gates hold a pod.
     pub fn of(spec: &PodSpec<Box<str>>) -> Self {
         match spec.scheduling_gates.as_slice() {
             [] => Self::None,
@@ -28,7 +28,8 @@ impl Gates {
     }
 }
 
-/// Those that have to be kept of a pod to say the same again: its own, and of others' no more than are named.
+/// Returns the gates that have to be kept of a pod to give the same answers again: Cardgate's own, and of other gates no
+/// more than are named.
 pub(super) fn to_keep(spec: &PodSpec<Box<str>>) -> Vec<SchedulingGate<Box<str>>> {
     let is_own = |gate: &&SchedulingGate<Box<str>>| gate.name.as_deref() == Some(GATE);
     let own = spec.scheduling_gates.iter().filter(is_own).take(1);
@@ -36,7 +37,7 @@ pub(super) fn to_keep(spec: &PodSpec<Box<str>>) -> Vec<SchedulingGate<Box<str>>>
     own.chain(others.take(MOST_NAMES + 1)).cloned().collect()
 }
 
-/// The names of the gates of others that hold a pod, as it is told; none where none does.
+/// Returns the names of the gates of others that hold a pod, as the pod is told; none where no such gate does.
 pub(super) fn others_named(spec: &PodSpec<Box<str>>) -> Option<Box<str>> {
     let others = spec.scheduling_gates.iter().filter_map(|gate| gate.name.as_deref());
     let others: Vec<_> = others.filter(|name| *name != GATE).collect();

@@ -1,4 +1,4 @@
-//! The pods that hold something of a queue, in the order in which they are taken back, by what each holds.
+//! The pods that hold something of a queue, grouped by what each holds, in the order in which they are taken back.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,21 +14,21 @@ use crate::ids::PodId;
 /// The place of a pod among those that are taken back: lowest priority first, then youngest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn {
-    /// Of the pod.
+    /// The priority of the pod.
     pub priority: i32,
-    /// When it was created.
+    /// When the pod was created.
     pub created: Reverse<Timestamp>,
-    /// Tells it from others of that moment.
+    /// Tells the pod from others that were created at the same time.
     pub uid: Arc<str>,
-    /// Its place in the table.
+    /// The pod's place in the table.
     pub pod: PodId,
 }
 
 /// What pods hold: what their queue is charged, and what they request of a node.
 pub(crate) type Held = (Amounts, Arc<Amounts>);
 
-/// The pods that hold something of a queue, those that hold the same together: there are few such kinds, and whoever lacks
-/// something asks the pods alone that could give it.
+/// The pods that hold something of a queue. Pods that hold the same are kept together, since there are few such kinds:
+/// where something is lacking, only pods that could give it are looked at.
 #[derive(Debug, Default)]
 pub struct Holders {
     alike: BTreeMap<Held, BTreeSet<Turn>>,
@@ -36,7 +36,7 @@ pub struct Holders {
 }
 
 impl Holders {
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -46,22 +46,22 @@ impl Holders {
         self.count == 0
     }
 
-    /// All of them, those that hold the same one after the other.
+    /// Returns all of them, with pods that hold the same one after the other.
     pub fn iter(&self) -> impl Iterator<Item = PodId> + '_ {
         self.alike.values().flatten().map(|turn| turn.pod)
     }
 
-    /// What pods hold, and those that hold that, the first to be taken back first.
+    /// Returns what pods hold, each with the pods that hold it, in the order in which they are taken back.
     pub(crate) fn alike(&self) -> impl ExactSizeIterator<Item = (&Held, &BTreeSet<Turn>)> {
         self.alike.iter()
     }
 
-    /// Those that hold this, the first to be taken back first.
+    /// Returns the pods that hold this, in the order in which they are taken back.
     pub(crate) fn alike_to<'h>(&'h self, held: &Held) -> impl Iterator<Item = &'h Turn> + use<'h> {
         self.alike.get(held).into_iter().flatten()
     }
 
-    /// Who of them comes after that turn.
+    /// Returns the pod that comes after that turn, of the pods that hold this.
     pub(crate) fn next_alike(&self, held: &Held, turn: &Turn) -> Option<&Turn> {
         let alike = self.alike.get(held)?;
         alike.range((Bound::Excluded(turn), Bound::Unbounded)).next()

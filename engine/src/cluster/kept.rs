@@ -8,16 +8,16 @@ use super::controller::{LONGEST_NAME, cut};
 use super::gates;
 use super::reading::task_spec;
 
-/// A pod as it is kept: of what may be a megabyte, that which is read.
+/// Returns a pod as it is kept. A pod may be a megabyte; only what is read of it is kept.
 pub(crate) fn to_keep(pod: &crds::pod::Pod<Box<str>>) -> crds::pod::Pod<Box<str>> {
     let metadata = &pod.metadata;
     let is_read = |(key, text): &(&str, &str)| {
-        // A task by a longer name is none.
+        // A task with a longer name does not count as one.
         is_charged_by(key) || *key == TASK_SPEC && task_spec(metadata) == Some(*text)
     };
     let owned = |(key, text): (&str, &str)| (Box::from(key), Box::from(text));
     let annotations: TextMap<_> = metadata.annotations.iter().filter(is_read).map(owned).collect();
-    // Whether there are any is read as well.
+    // Whether there are any annotations is read as well.
     let first = metadata.annotations.iter().take(usize::from(annotations.is_empty()));
     let first: TextMap<_> = first.map(|(key, _)| owned((key, ""))).collect();
     let labels = metadata.labels.iter();
@@ -39,7 +39,7 @@ pub(crate) fn to_keep(pod: &crds::pod::Pod<Box<str>>) -> crds::pod::Pod<Box<str>
         ..pod.spec.clone()
     };
     cut_node_terms(&mut spec);
-    // Who was let in, or runs, is charged for all of it, also where it was there before this was a bound.
+    // A pod that was let in, or that runs, is charged for all of it, even if it was there before this bound existed.
     let is_in = metadata.annotations.contains_key(CARD_ASSIGNED) || spec.node_name.is_some();
     if !is_in {
         cut_containers(&mut spec);

@@ -1,7 +1,7 @@
 //! What queues have kept in vain: reservations of workloads whose pods did not take over in time.
 //!
-//! It is counted for each namespace in each queue, not for each workload: whoever makes many groups without pods could
-//! otherwise hold a queue's quota with one after the other.
+//! This is counted for each namespace in each queue, and not for each workload. Otherwise somebody who makes many groups
+//! without pods could hold a queue's quota with one group after the other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,29 +18,29 @@ use crate::reason::Reason;
 /// How the reservations of one namespace in one queue have fared.
 #[derive(Debug, Clone, Copy)]
 struct Lapse {
-    /// How often they ran out.
+    /// How often reservations ran out.
     times: u32,
-    /// Until when no further ones are made.
+    /// Until when no further reservations are made.
     until: Timestamp,
-    /// How long others were held and given up without use since then.
+    /// For how long in all other reservations were held and given up without use since then.
     given_up: SignedDuration,
-    /// When any of this was noted last.
+    /// When any of this was last noted.
     noted: Timestamp,
 }
 
 impl Lapse {
-    /// Long ago, it says nothing about today.
+    /// Whether it is so long ago that it says nothing about today.
     fn is_forgotten(&self, now: Timestamp) -> bool {
         now.duration_since(self.noted.max(self.until)) >= RETURN_MEMORY
     }
 }
 
-/// By namespace and queue.
+/// The lapses, by namespace and queue.
 #[derive(Debug, Default)]
 pub(super) struct Lapses(BTreeMap<(Arc<str>, Arc<str>), Lapse>);
 
 impl Lapses {
-    /// The clock was set back.
+    /// Moves times back after the clock was set back.
     pub(super) fn bring_back(&mut self, back: SetBack) {
         let times = self
             .0
@@ -51,7 +51,7 @@ impl Lapses {
 }
 
 impl Cluster {
-    /// How the reservations of a workload's namespace in its queue have fared.
+    /// Returns how the reservations of a workload's namespace in its queue have fared.
     fn lapse_of(&self, id: WorkloadId) -> Option<Lapse> {
         let lapse = self.lapses.0.get(&self.lapse_key(id)?).copied();
         lapse.filter(|lapse| !lapse.is_forgotten(self.now))
@@ -63,18 +63,18 @@ impl Cluster {
         Some((Arc::clone(&workload.namespace), Arc::clone(queue)))
     }
 
-    /// How often reservations of a workload's namespace in its queue ran out.
+    /// Returns how often reservations of a workload's namespace in its queue ran out.
     pub(super) fn lapses_of(&self, id: WorkloadId) -> u32 {
         self.lapse_of(id).map_or(0, |lapse| lapse.times)
     }
 
-    /// Until when no reservation is made for a workload, because others of its namespace in its queue ran out.
+    /// Returns until when no reservation is made for a workload, because others of its namespace in its queue ran out.
     pub(crate) fn stands_aside_until(&self, id: WorkloadId) -> Option<Timestamp> {
         let until = self.lapse_of(id)?.until;
         Some(until).filter(|until| *until > self.now && self.keeps_for_workloads())
     }
 
-    /// When a workload's time in its queue is over.
+    /// Returns when a workload's time in its queue is over.
     pub(super) fn time_in_queue_ends(&self, enqueued: Enqueued) -> Timestamp {
         let timeout = SignedDuration::try_from(self.configuration.cardgate.inqueue_timeout);
         let end = timeout
@@ -83,8 +83,8 @@ impl Cluster {
         end.unwrap_or(Timestamp::MAX)
     }
 
-    /// A workload is in its queue no longer, for another reason than that its time there is over. What was kept for it in
-    /// vain is not forgotten: otherwise groups that are made and deleted in turn would hold as much as ones that stay.
+    /// Ends a workload's stay in its queue for another reason than that its time there is over. What was kept for it in
+    /// vain is not forgotten: otherwise groups that are made and deleted in turn would hold as much as groups that stay.
     pub(super) fn end_enqueued(&mut self, id: WorkloadId, now: Timestamp) {
         let Some(enqueued) = self.workloads[id].leave_queue() else {
             return;
@@ -109,10 +109,10 @@ impl Cluster {
         }
     }
 
-    /// A workload's time in its queue is over. Where its pods have not taken over, its queue keeps nothing for it any more;
-    /// and for a while for none of its namespace, so that others have their turn.
+    /// Ends a workload's time in its queue. Where its pods have not taken over, its queue keeps nothing for it any more.
+    /// For a while the queue also keeps nothing for any workload of its namespace, so that others have their turn.
     pub(super) fn end_time_in_queue(&mut self, id: WorkloadId, now: Timestamp) {
-        // Where nothing is kept, time keeps nothing from anybody.
+        // Where nothing is kept, time takes nothing from anybody.
         if !self.keeps_for_workloads() {
             return;
         }
@@ -128,7 +128,8 @@ impl Cluster {
         self.settle(id);
     }
 
-    /// A reservation has run out. Those that were made after the same number of such ends are of one wave, and count once.
+    /// Notes that a reservation has run out. Reservations that were made after the same number of such ends belong to one
+    /// wave, and count once.
     fn note_lapse(&mut self, id: WorkloadId, enqueued: Enqueued, now: Timestamp) {
         let Some(key) = self.lapse_key(id) else { return };
         let earlier = self.lapse_of(id);
@@ -142,7 +143,7 @@ impl Cluster {
             noted: now,
         };
         self.remember_lapse(key, lapse, now);
-        // Those of its namespace that stand in line step back with it.
+        // The other workloads of its namespace that stand in line step back with it.
         let workload = self.workload(id);
         let namespace = Arc::clone(&workload.namespace);
         let queue = workload.terms.as_ref().map(|terms| terms.queue);

@@ -19,18 +19,18 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Whether its pods without GPU are to be placed by CrossQuota: they are marked so when they are created.
+    /// Whether CrossQuota is to place its pods without GPU. Such pods are marked when they are created.
     pub fn opts_in_to_cross_quota(&self) -> bool {
         self.labels.get(CROSS_QUOTA_LABEL) == Some(CROSS_QUOTA_ENABLED)
     }
 }
 
-/// Those that are there, by name.
+/// The namespaces that exist, by name.
 #[derive(Debug, Default)]
 pub(super) struct Namespaces(BTreeMap<Box<str>, Namespace>);
 
 impl Cluster {
-    /// Takes what a namespace says.
+    /// Takes in what a namespace says.
     pub(crate) fn apply_namespace(
         &mut self,
         name: &str,
@@ -50,14 +50,15 @@ impl Cluster {
         }
     }
 
-    /// A namespace is gone: queues that select by labels take nothing from it any more.
+    /// Forgets a namespace that is gone. Queues that select by labels take nothing from it any more.
     pub(crate) fn remove_namespace(&mut self, name: &str, now: Timestamp) {
         if let Some(before) = self.namespaces.0.remove(name) {
             self.namespace_changed(name, before.queue.is_none(), now);
         }
     }
 
-    /// A namespace says something else, which queues select by, and which names a queue for what names none.
+    /// Handles that a namespace says something else. Queues select by that, and it names the queue of pods and workloads
+    /// that name none.
     fn namespace_changed(&mut self, name: &str, same_queue: bool, now: Timestamp) {
         self.version += 1;
         self.review_all();
@@ -68,7 +69,7 @@ impl Cluster {
         }
     }
 
-    /// What a namespace says.
+    /// Returns what a namespace says.
     pub fn namespace(&self, name: &str) -> Option<&Namespace> {
         self.namespaces.0.get(name)
     }

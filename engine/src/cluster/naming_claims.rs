@@ -1,5 +1,5 @@
-//! The cards of pods that claim devices (docs/rules.md, **Cards by Dynamic Resource Allocation**): what their claims leave, as the
-//! annotation, the claims' own order or the queue chooses among it.
+//! The cards of pods that claim devices (docs/rules.md, **Cards by Dynamic Resource Allocation**): of what their claims
+//! leave, the annotation, the claims' own order or the queue chooses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::task::{Claimed, Naming, Task, Wanted};
 pub(super) type Choice = Box<[Counted]>;
 
 impl Cluster {
-    /// Says what a task gets by its claims, in a queue, or as far as it says that itself.
+    /// Sets what a task gets by its claims in a queue, or, without a queue, as far as the task says that itself.
     pub(super) fn name_claimed(&self, task: &mut Task, claimed: &Claimed, queue: Option<QueueId>) {
         let beside = match self.asked_beside(claimed, queue) {
             Ok(beside) => beside,
@@ -68,7 +68,7 @@ impl Cluster {
             let and_requested = |set: CardSet| requested.map(|requested| set.and_requested(requested)).unwrap_or(set);
             sets.extend(set.map(and_requested).filter(|set| !sets.contains(set)));
         }
-        // Where some are counted by what is requested besides, the sum is what counts.
+        // Where some cards are counted by a resource that is requested besides, the sum is what counts.
         let resources: BTreeSet<_> = sets.iter().flat_map(CardSet::resources).collect();
         if !sets.is_empty() {
             let others = claimed.others.iter();
@@ -79,8 +79,8 @@ impl Cluster {
         task.alternatives = alternatives.into();
     }
 
-    /// What a request leaves of cards that a queue has a quota for. Where a queue limits what it does not name by the resource
-    /// alone, and names none of them, all that it leaves.
+    /// Returns what a request leaves of cards that a queue has a quota for. Where the queue names none of them, and limits
+    /// what it does not name by the resource alone, all that the request leaves is returned.
     fn choices_of_queue<'c>(&self, queue: QueueId, request: &'c Wanted) -> Vec<&'c Choice> {
         let quotas = self.cards_of_queue(queue, |_| true);
         let has_quota = |choice: &&Choice| choice.iter().all(|(card, ..)| quotas.contains(card));
@@ -92,7 +92,7 @@ impl Cluster {
     }
 }
 
-/// Of the choices of a request those of which all cards are named, in that order.
+/// Returns the choices of a request of which all cards are named, in the order of the names.
 fn named<'c>(request: &'c Wanted, names: &[CardId]) -> Vec<&'c Choice> {
     let places = |choice: &Choice| -> Option<Vec<usize>> {
         let place = |(card, ..): &Counted| names.iter().position(|name| name == card);

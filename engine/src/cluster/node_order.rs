@@ -11,7 +11,7 @@ use crate::table::Table;
 pub struct NodeOrder(Vec<NodeId>);
 
 impl NodeOrder {
-    /// A node is one of them from now on, or is none.
+    /// Adds a node to these, or removes it.
     pub(super) fn set(&mut self, id: NodeId, belongs: bool, nodes: &Table<NodeId, Node>) {
         match self
             .0

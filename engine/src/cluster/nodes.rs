@@ -1,4 +1,4 @@
-//! Nodes come, change and go.
+//! What happens when nodes come, change and go.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Cluster, Kind};
 use crate::ids::NodeId;
 
 impl Cluster {
-    /// Takes what a node says. Nothing happens when it says what it said before, as in every heartbeat.
+    /// Takes in what a node says. Nothing happens when it says what it said before, as in every heartbeat.
     pub(crate) fn apply_node(&mut self, node: &crds::node::Node<Box<str>>, now: Timestamp) {
         let Some(name) = node.metadata.name.as_deref() else {
             return;
@@ -21,7 +21,7 @@ impl Cluster {
         self.set_offer(id, offer, now);
     }
 
-    /// A node says this.
+    /// Sets what a node says.
     pub(super) fn set_offer(&mut self, id: NodeId, offer: Offer, now: Timestamp) {
         self.meet_resources();
         let epoch = self.epoch(Kind::Node);
@@ -53,7 +53,7 @@ impl Cluster {
         self.note_device_labels(id);
     }
 
-    /// Forgets what a node said; what its pods hold of their queues stays until they go.
+    /// Forgets what a node said. What its pods hold of their queues stays until they go.
     pub(crate) fn remove_node(&mut self, name: &str, now: Timestamp) {
         if let Some(id) = self.nodes.id(name) {
             self.remove_node_by_id(id, now);
@@ -74,7 +74,7 @@ impl Cluster {
             .push((Arc::clone(&self.node(id).name), offer.uid.clone()));
         self.refresh_gpu_node(id);
         self.changes.nodes.remove(&id);
-        // What it kept from pods that it would have given too much to, others may give them.
+        // Pods that this node would have given too much were kept away from it. Others may now give them room.
         self.node_changes.note(id);
         self.total_changed(id, &parts);
         self.cards_changed(id, Some(&offer), now);
@@ -84,22 +84,22 @@ impl Cluster {
         self.forget_empty_node(id);
     }
 
-    /// The node with this id.
+    /// Returns the node with this id.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id]
     }
 
-    /// The node with this name.
+    /// Returns the id of the node with this name.
     pub fn node_named(&self, name: &str) -> Option<NodeId> {
         self.nodes.id(name)
     }
 
-    /// The nodes that are there, by name.
+    /// Returns the nodes that exist, by name.
     pub fn nodes_by_name(&self) -> &[NodeId] {
         &self.node_order
     }
 
-    /// The id of a node, whether it is there or only named by a pod.
+    /// Returns the id of a node, whether it exists or is only named by a pod. Makes an entry where there is none.
     pub(super) fn node_id(&mut self, name: &str) -> NodeId {
         self.nodes.id(name).unwrap_or_else(|| {
             let name: Arc<str> = name.into();
@@ -107,7 +107,7 @@ impl Cluster {
         })
     }
 
-    /// Forgets a node that is not there and that no pod names.
+    /// Forgets a node that does not exist and that no pod names.
     pub(super) fn forget_empty_node(&mut self, id: NodeId) {
         let node = &self.nodes[id];
         if node.offer().is_none() && node.pods.is_empty() {
@@ -116,12 +116,13 @@ impl Cluster {
         }
     }
 
-    /// How many node changes have happened.
+    /// Returns how many node changes have happened.
     pub fn node_change_count(&self) -> u64 {
         self.node_changes.count()
     }
 
-    /// The nodes that may have got room since `count` changes had happened; none when that is too long ago to know.
+    /// Returns the nodes that may have got room since `count` changes had happened; none when that is too long ago to
+    /// know.
     pub(crate) fn nodes_changed_since(&self, count: u64) -> Option<&[NodeId]> {
         self.node_changes.since(count)
     }

@@ -11,17 +11,17 @@ use super::pod::{Pod, Stage};
 use crate::ids::PodId;
 use crate::reason::Reason;
 
-/// By namespace, each of which has its turn, and there by when they were created. One that is gone, or held no longer, is passed over when its
-/// turn comes.
+/// Such pods, by namespace and in each namespace by their time of creation. The namespaces take turns. A pod that is gone,
+/// or is held no longer, is passed over when its turn comes.
 #[derive(Debug, Default)]
 pub(super) struct HeldElsewhere {
     pods: BTreeMap<Arc<str>, BTreeSet<(Timestamp, Arc<str>)>>,
-    /// Whose turn it was last.
+    /// The namespace whose turn it was last.
     last: Option<Arc<str>>,
 }
 
 impl HeldElsewhere {
-    /// The namespace whose turn it is, of those that have a pod whose turn it may be by when it was created.
+    /// Returns the namespace whose turn it is, of those with a pod whose time of creation allows it a turn.
     fn next_namespace(&self, may_be: impl Fn(Timestamp) -> bool) -> Option<Arc<str>> {
         let is_due = |pods: &BTreeSet<(Timestamp, Arc<str>)>| {
             let mut ends = pods.first().into_iter().chain(pods.last());
@@ -33,8 +33,8 @@ impl HeldElsewhere {
         in_turn.next().map(|(namespace, _)| Arc::clone(namespace))
     }
 
-    /// Takes out the next, of those whose turn it may be by when they were created: its unique id. That is who is there for long, or was created
-    /// by a clock that ran far ahead: the first of a namespace, or its last.
+    /// Takes out the next pod whose time of creation allows it a turn, and returns its unique id. Such a pod has been
+    /// there for long, or was created by a clock that ran far ahead, so it is the first or the last of its namespace.
     fn take_next(&mut self, may_be: impl Fn(Timestamp) -> bool) -> Option<Arc<str>> {
         let namespace = self.next_namespace(&may_be)?;
         let pods = self.pods.get_mut(&namespace)?;
@@ -49,20 +49,20 @@ impl HeldElsewhere {
 }
 
 impl Pod {
-    /// Whether it would wait, but for the gates of others.
+    /// Whether it would wait if the gates of others did not hold it.
     pub(crate) fn is_held_elsewhere(&self) -> bool {
         self.stage == Stage::Blocked && self.deleted.is_none() && self.queue.is_some()
     }
 
-    /// Whether it is to be told so. Who came into its group later, as nobody held it, is not: by that condition it would look to whoever decides
-    /// next as if it had been held.
+    /// Whether it is to be told so. A pod that came into its group later, as nobody held it, is not told: the condition
+    /// would make it look to the next leader as if it had been held.
     fn is_told_of_other_gates(&self) -> bool {
         self.is_held_elsewhere() && !self.joined_later()
     }
 }
 
 impl Cluster {
-    /// Remembers a pod that has to be told, if it has.
+    /// Remembers a pod that has to be told, if it has to be.
     pub(super) fn note_held_elsewhere(&mut self, id: PodId) {
         let held = self.pod(id).filter(|pod| pod.is_told_of_other_gates());
         let untold = held.filter(|pod| pod.told != Some(Reason::HeldByAnotherGate));
@@ -73,12 +73,12 @@ impl Cluster {
         }
     }
 
-    /// Whether one may have to be told, of those whose turn it may be by when they were created.
+    /// Whether some pod whose time of creation allows it a turn may have to be told.
     pub(crate) fn has_held_elsewhere(&self, may_be: impl Fn(Timestamp) -> bool) -> bool {
         self.held_elsewhere.next_namespace(may_be).is_some()
     }
 
-    /// Takes out the next that has to be told, of those whose turn it may be by when they were created.
+    /// Takes out the next pod that has to be told, of those whose time of creation allows them a turn.
     pub(crate) fn next_held_elsewhere(&mut self, may_be: impl Fn(Timestamp) -> bool) -> Option<PodId> {
         while let Some(uid) = self.held_elsewhere.take_next(&may_be) {
             let id = self.pod_with_uid(&uid);

@@ -1,4 +1,4 @@
-//! What one node comes to in the sums of the cluster.
+//! What one node contributes to the sums of the cluster.
 
 use crate::amounts::Dimension;
 

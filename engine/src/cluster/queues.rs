@@ -1,4 +1,4 @@
-//! Queues come, change and go.
+//! What happens when queues come, change and go.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -13,13 +13,13 @@ use crate::amounts::Totals;
 use crate::ids::QueueId;
 
 impl Cluster {
-    /// Takes what a queue says.
+    /// Takes in what a queue says.
     pub(crate) fn apply_queue(&mut self, queue: &volcano::Queue) {
         let terms = Terms::read(queue, &mut self.names);
         self.set_terms(queue.metadata.name.as_deref().unwrap_or_default(), terms);
     }
 
-    /// Takes note of a queue that can't be read at all: it takes nothing until it is mended.
+    /// Notes a queue that can't be read at all. It takes nothing until it is mended.
     pub(crate) fn apply_unreadable_queue(&mut self, name: &str, uid: &str, reason: &str) {
         self.set_terms(name, Terms::unreadable(uid, reason));
     }
@@ -38,7 +38,7 @@ impl Cluster {
         }
     }
 
-    /// Forgets what a queue said; its pods keep what they hold, and nothing more is let in.
+    /// Forgets what a queue said. Its pods keep what they hold, and nothing more is let in.
     pub(crate) fn remove_queue(&mut self, name: &str) {
         let Some(id) = self.queues.id(name) else {
             return;
@@ -56,8 +56,9 @@ impl Cluster {
         self.forget_empty_queue(id);
     }
 
-    /// A queue says something else: of which cards its pods are read to name one, and those of the queues below it, too. Those show besides
-    /// whether they say more than it does; and what waits in them may have been kept out by what it said, and by no number.
+    /// Handles that a queue says something else. The cards that pods are read to name may change, for its own pods and for
+    /// those of the queues below it. The queues below also show whether they say more than it does. And what waits in them
+    /// may have been kept out by what it said, and not by any number.
     fn queue_changed(&mut self, id: QueueId) {
         self.prospects += 1;
         let part = self
@@ -76,8 +77,8 @@ impl Cluster {
         self.name_cards_anew(|queue| below.contains(&queue));
     }
 
-    /// Where all queues together are promised more than there is, or were until now, each of those shows by how much (condition
-    /// `Satisfiable` of their usage).
+    /// Marks queues to be shown, where all queues together are promised more than there is, or were until now. Each queue
+    /// that is promised some of that shows by how much (condition `Satisfiable` of its usage).
     pub(super) fn show_who_is_promised_too_much(&mut self, before: &Below) {
         let is_told = |before: &Totals, after: &Totals, dimension| {
             let (before, after) = (before.get(dimension), after.get(dimension));
@@ -98,23 +99,23 @@ impl Cluster {
         self.changes.queues.extend(concerned);
     }
 
-    /// The queue with this id.
+    /// Returns the queue with this id.
     pub fn queue(&self, id: QueueId) -> &Queue {
         &self.queues[id]
     }
 
-    /// The queue with this name.
+    /// Returns the id of the queue with this name.
     pub fn queue_named(&self, name: &str) -> Option<QueueId> {
         self.queues.id(name)
     }
 
-    /// Every queue that is there or that pods name.
+    /// Returns every queue that exists or that pods name.
     pub fn queues(&self) -> impl Iterator<Item = (QueueId, &Queue)> {
         self.queues.iter().filter(|(_, queue)| queue.is_known())
     }
 
-    /// The queues in which pods have not been told why they wait, in the order of [`Self::queues`]; from this one on, if any, and then the
-    /// others.
+    /// Returns the queues in which pods have not been told why they wait, in the order of [`Self::queues`], starting with
+    /// the queue `first`, if any, and ending with those before it.
     pub(crate) fn untold_queues_from(&self, first: Option<QueueId>) -> impl Iterator<Item = (QueueId, &Queue)> {
         let before = first.map(|first| self.untold.range(..first)).into_iter().flatten();
         let first = first.map_or(Bound::Unbounded, Bound::Included);
@@ -122,15 +123,15 @@ impl Cluster {
         ids.map(|id| (*id, self.queue(*id)))
     }
 
-    /// The id of a queue, whether it is there or only named by a pod.
+    /// Returns the id of a queue, whether it exists or is only named by a pod. Makes an entry where there is none.
     pub(super) fn queue_id(&mut self, name: &str) -> QueueId {
         if let Some(id) = self.queues.id(name) {
             return id;
         }
         let name: Arc<str> = name.into();
         let id = self.queues.insert(Arc::clone(&name), Queue::new(name));
-        // Under a root queue, also what only pods name has its place; and comes to nothing, so that all sums stay as they are. Where the tree
-        // is to grow anew, it has it then.
+        // Under a root queue, a queue that only pods name has its place as well. It adds nothing to any sum, so all sums
+        // stay as they are. Where the tree is to grow anew, the queue gets its place then.
         let root = self.root().filter(|root| *root != id && !self.top.is_stale());
         self.queues[id].stand(root, None);
         id

@@ -1,22 +1,23 @@
-//! Times, as objects say them.
+//! Reads times as objects have them.
 
 use crds::pod::Metadata;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 
-/// A time as objects have it; none where there is none, or none that can be read.
+/// Returns a time as objects have it; none where there is none, or none that can be read.
 pub(super) fn read_time(text: Option<&str>) -> Option<Timestamp> {
     let text = text?;
     whole_seconds(text).or_else(|| text.parse().ok())
 }
 
-/// When what is being deleted is to be gone, by its metadata; none where it is not. API servers and kubelets count in
-/// nanoseconds, and grace periods of hundreds of years overflow: the time that the one writes may have gone by long ago, and the others
-/// never end what runs. So whatever has years to end is as good as there for ever, and so is what has a time that can't be read.
+/// Returns when an object that is being deleted is to be gone, by its metadata; none where it is not being deleted. API
+/// servers and kubelets count in nanoseconds, so grace periods of hundreds of years overflow: the time that an API server
+/// writes may have passed long ago, and kubelets never end the pod. So an object that has more than ten years to end counts
+/// as there for ever, and so does an object with a time that can't be read.
 ///
-/// What runs has its `own` grace period at least, where it is deleted with a shorter one: a kubelet that had begun to end it earlier waits for
-/// its `preStop` hook as long as it was to wait then.
+/// A running pod has its `own` grace period at least, where it is deleted with a shorter one: a kubelet that had begun to
+/// end it earlier waits for its `preStop` hook as long as it was to wait then.
 pub(super) fn end_of_deletion(metadata: &Metadata<Box<str>>, own: Option<i64>) -> Option<Timestamp> {
     /// Ten years, in seconds.
     const LONGEST: i64 = 10 * 365 * 24 * 3600;
@@ -33,13 +34,13 @@ pub(super) fn end_of_deletion(metadata: &Metadata<Box<str>>, own: Option<i64>) -
     deleted.map(|text| end(text).unwrap_or(Timestamp::MAX))
 }
 
-/// Whether an object is being deleted without more than the second of grace that Cardgate gives at least.
+/// Whether an object is being deleted with no more than the one second of grace that Cardgate gives at least.
 pub(super) fn ends_at_once(metadata: &Metadata<Box<str>>) -> bool {
     metadata.deletion_timestamp.is_some() && metadata.deletion_grace_period_seconds.is_none_or(|grace| grace <= 1)
 }
 
-/// A time as the API server writes it, `2026-01-31T23:59:59Z`: every object has one or more, and a reader of all forms takes
-/// several times as long.
+/// Reads a time as the API server writes it, `2026-01-31T23:59:59Z`. Every object has such times, and a reader of all
+/// forms takes several times as long.
 fn whole_seconds(text: &str) -> Option<Timestamp> {
     let bytes: &[u8; 20] = text.as_bytes().try_into().ok()?;
     let is_punctuated = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'Z')]
@@ -56,9 +57,10 @@ fn whole_seconds(text: &str) -> Option<Timestamp> {
     Offset::UTC.to_timestamp(at).ok().filter(|_| is_punctuated)
 }
 
-/// When what was started then is over at the latest: so long it may run, and so long it may take to end.
+/// Returns when a pod that was started then is over at the latest: after the time that it may run and the time that it may
+/// take to end.
 pub(super) fn latest_end(deadline: Option<i64>, grace: Option<i64>, started: Option<&str>) -> Option<Timestamp> {
-    /// What Kubernetes gives a pod to end that says nothing.
+    /// The time that Kubernetes gives a pod to end that names none.
     const GRACE: i64 = 30;
     let deadline = deadline.filter(|seconds| *seconds > 0)?;
     let most = deadline.saturating_add(grace.unwrap_or(GRACE).max(0));

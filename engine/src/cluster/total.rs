@@ -1,9 +1,10 @@
 //! What the cluster has for all queues: what pods have of its nodes, and what the nodes can still give.
 //!
-//! A node that is not ready, cordoned or gone gives nothing more. What its pods have is charged to their queues until they
-//! are gone, so it counts as long: nobody waits for room on other nodes because of them, nor of those that can go nowhere else.
-//! Where a node says that it has less than its pods have, that counts too; but not who is only expected there: the scheduler
-//! may have filled the node with others, and the cluster has no card more for that.
+//! A node that is not ready, cordoned or gone gives nothing more. What its pods have is charged to their queues until the
+//! pods are gone, so it counts for as long. Thus no pod has to wait for room on other nodes because of these pods, nor
+//! because of pods that can go nowhere else. Where a node says that it has less than its pods have, what the pods have
+//! counts. But pods that are only expected there do not count for this: the scheduler may have filled the node with
+//! others, and the cluster has not one card more for that.
 
 use super::node::{Node, Offer};
 use super::parts::Parts;
@@ -14,7 +15,7 @@ use crate::metering;
 use crate::names::CardId;
 
 impl Node {
-    /// What the node adds to what the cluster has of a dimension.
+    /// Returns what the node adds to what the cluster has of a dimension.
     pub(super) fn part_of_total(&self, dimension: Dimension) -> i128 {
         let in_place = self.charged_in_place.get(dimension);
         match self.offer().filter(|offer| offer.is_usable()) {
@@ -23,7 +24,7 @@ impl Node {
         }
     }
 
-    /// What the node adds to what the cluster has, and what it would give once it takes pods again.
+    /// Returns what the node adds to what the cluster has, and what it would give once it takes pods again.
     pub(super) fn parts(&self) -> Parts {
         let offered = self.offer().into_iter().flat_map(Offer::dimensions);
         let away = offered.map(|dimension| (dimension, self.away(dimension)));
@@ -33,7 +34,8 @@ impl Node {
         }
     }
 
-    /// What the node would give of a dimension, beside what it adds to what the cluster has, once it takes pods again.
+    /// Returns what the node would give of a dimension, beside what it adds to what the cluster has, once it takes pods
+    /// again.
     pub(super) fn away(&self, dimension: Dimension) -> i128 {
         let offer = self.offer().filter(|offer| !offer.is_usable());
         offer.map_or(0, |offer| {
@@ -56,13 +58,14 @@ impl Node {
 }
 
 impl Cluster {
-    /// Whether there is any of a dimension: what every node has, or some node, or a pod.
+    /// Whether there is any of a dimension: every node has it, or some node or pod does.
     pub(crate) fn has(&self, dimension: Dimension) -> bool {
         dimension.is_cpu_or_memory() || metering::is_of_every_pod(dimension) || self.top.total.get(dimension) > 0
     }
 
-    /// What the cluster has of a dimension for whoever is promised it: of a card that no node has any more, nothing. What pods still hold of that
-    /// is charged to their queues until they are gone, and nobody gets it after them.
+    /// Returns what the cluster has of a dimension for queues that it is promised to. For a card that no node has any
+    /// more, that is nothing: what pods still hold of it is charged to their queues until they are gone, and nobody gets
+    /// it after them.
     pub(crate) fn to_be_had(&self, dimension: Dimension) -> i128 {
         if dimension.card().is_some_and(|card| self.is_on_no_node(card)) {
             0
@@ -71,14 +74,14 @@ impl Cluster {
         }
     }
 
-    /// Whether no node has a card, not even beside others.
+    /// Whether no node has a card, and no devices apart from nodes are that card.
     pub(crate) fn is_on_no_node(&self, card: CardId) -> bool {
         let nodes = self.card(card).map(|card| &card.nodes);
         nodes.is_none_or(|nodes| nodes.is_empty()) && self.devices_apart(card) == 0
     }
 
-    /// It is noted that a card may have come to the nodes, or may have left them: as far as anybody was promised it, nothing was there, though
-    /// pods held it.
+    /// Notes that a card may have come to the nodes, or may have left them. For queues that it is promised to, nothing was
+    /// there then, though pods held it.
     pub(super) fn note_coming_or_going(&mut self, card: CardId) {
         let dimension = Dimension::Card(card);
         let total = self.top.total.get(dimension);

@@ -1,5 +1,5 @@
-//! Names of cards and resources that nobody uses any more: tenants can make up any number of them, and each is to cost no more
-//! than the pod that carries it.
+//! Forgets names of cards and resources that nobody uses any more. Tenants can make up any number of names, and each name
+//! is to cost no more than the pod that carries it.
 
 use super::Cluster;
 use super::aside::SetAside;
@@ -57,19 +57,19 @@ impl Used {
 }
 
 impl Cluster {
-    /// Gives the numbers of names that nobody uses any more to other names, when enough have come and gone since the last time:
-    /// so a name costs the same however many there are.
+    /// Gives the numbers of names that nobody uses any more to other names, when enough names have come and gone since the
+    /// last time. So a name costs the same, however many there are.
     pub(crate) fn forget_unused_names_in_time(&mut self) {
         if self.names.is_look_due() {
             self.forget_unused_names();
         }
     }
 
-    /// Gives the numbers of names that nobody uses any more to other names. A card that a node has had stays, since pods may
-    /// still be charged for it.
+    /// Gives the numbers of names that nobody uses any more to other names. A card that a node has had keeps its number,
+    /// since pods may still be charged for it.
     ///
-    /// Called between events, when nothing holds an id but the cluster itself. A scheduler's question that waits for its answer
-    /// has ids as well: they only order nodes then, and for seconds.
+    /// This is called between events, when only the cluster itself holds ids. A scheduler's question that waits for its
+    /// answer also holds ids, but only to order nodes, and for seconds.
     pub fn forget_unused_names(&mut self) {
         let mut used = Used {
             cards: vec![false; self.names.card_numbers()],

@@ -1,4 +1,5 @@
-//! The waiting pods of one queue by what they are parts of: people think of a Job or a gang, and not of each of its pods.
+//! The waiting pods of one queue, by the group or controller that they are parts of. People think of a Job or a gang, and
+//! not of each of its pods.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,9 +11,9 @@ use crate::ids::{PodId, WorkloadId};
 /// What a pod is a part of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Whole {
-    /// A `PodGroup`, whoever made the pod.
+    /// A `PodGroup`, whatever made the pod.
     Group(WorkloadId),
-    /// The Job, `ReplicaSet` or other object that made it.
+    /// The Job, `ReplicaSet` or other object that made the pod.
     Controller(Controller),
 }
 
@@ -21,41 +22,42 @@ pub enum Whole {
 pub struct Parts {
     /// What they are parts of.
     pub whole: Whole,
-    /// The pods, first to go first.
+    /// The pods, in the order in which they go.
     pods: BTreeSet<Turn>,
-    /// What they ask for together; a pod with alternatives counts for its first.
+    /// What the pods ask for together. A pod with alternatives counts with its first.
     pub requested: Totals,
 }
 
 impl Parts {
-    /// How many of them wait.
+    /// Returns how many of the pods wait.
     pub fn count(&self) -> usize {
         self.pods.len()
     }
 }
 
-/// The waiting pods of one queue by what they are parts of, changed with each of them.
+/// The waiting pods of one queue, by what they are parts of. It is updated with each pod.
 #[derive(Debug, Default)]
 pub struct Wholes {
     ids: HashMap<Whole, u64>,
     parts: HashMap<u64, Parts>,
-    /// Each whole by the first of its pods, and each pod that stands for itself; first to go first.
+    /// Each whole by the first of its pods, and each pod that stands for itself, in the order in which they go.
     by_first: BTreeSet<(Turn, Option<u64>)>,
     next_id: u64,
 }
 
 impl Wholes {
-    /// How many there are, pods that stand for themselves among them.
+    /// Returns how many wholes there are, including pods that stand for themselves.
     pub fn count(&self) -> usize {
         self.by_first.len()
     }
 
-    /// Whether pods of it wait.
+    /// Whether pods of this whole wait.
     pub fn has(&self, whole: &Whole) -> bool {
         self.ids.contains_key(whole)
     }
 
-    /// Whose turn is first: the turn and the pod that is next, and the whole that it is a part of.
+    /// Returns the wholes in the order of their turns: the turn and the pod that is next, and the whole that the pod is a
+    /// part of.
     pub fn in_order(&self) -> impl Iterator<Item = (Turn, PodId, Option<&Parts>)> {
         let parts = |id: &u64| self.parts.get(id);
         self.by_first
@@ -63,7 +65,7 @@ impl Wholes {
             .map(move |(turn, id)| (*turn, turn.1.pod, id.as_ref().and_then(parts)))
     }
 
-    /// A pod waits that has not waited before.
+    /// Adds a pod that waits and has not waited before.
     pub(super) fn insert(&mut self, whole: Option<Whole>, turn: Turn, asked: &Amounts) {
         let Some(whole) = whole else {
             self.by_first.insert((turn, None));
@@ -85,7 +87,7 @@ impl Wholes {
         self.first_changed(id, before, after);
     }
 
-    /// One that waited waits no longer.
+    /// Removes a pod that waits no longer.
     pub(super) fn remove(&mut self, whole: Option<&Whole>, turn: Turn, asked: &Amounts) {
         let Some(whole) = whole else {
             self.by_first.remove(&(turn, None));
@@ -108,7 +110,7 @@ impl Wholes {
         self.first_changed(id, before, after);
     }
 
-    /// Another of its pods goes first than before, or none is left.
+    /// Updates the order after another pod of a whole goes first than before, or none is left.
     fn first_changed(&mut self, id: u64, before: Option<Turn>, after: Option<Turn>) {
         if before == after {
             return;

@@ -21,14 +21,14 @@ use crate::names::Names;
 use crate::reason::Reason;
 use crate::refs::WorkloadKind;
 
-/// The key of a workload that is asked about and is not there: none of those that are have it.
+/// The key of a workload that is asked about and does not exist. No existing workload has this key.
 const IMAGINED: &str = "imagined";
 
-/// For so long, what Volcano's scheduler has written says that it runs.
+/// For how long something that Volcano's scheduler has written shows that it runs.
 const VOLCANO_MEMORY: SignedDuration = SignedDuration::from_mins(10);
 
 impl Cluster {
-    /// Takes what a `PodGroup` says.
+    /// Takes in what a `PodGroup` says.
     pub(crate) fn apply_group(&mut self, group: &WatchedGroup, now: Timestamp) {
         let metadata = &group.metadata;
         let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
@@ -41,11 +41,11 @@ impl Cluster {
         let tasks = group.spec.least_of_tasks().map(|tasks| self.task_names(&tasks));
         let tasks = tasks.map_err(|error| format!("spec.minTaskMember: {error}").into());
         let phase = group.status.as_ref().and_then(|status| status.phase.as_deref());
-        // What it wrote long ago says nothing about whether it runs.
+        // What Volcano's scheduler wrote long ago says nothing about whether it runs.
         let is_fresh = |time: &str| {
             let written = time.parse::<Timestamp>();
             let age = written.map(|written| now.duration_since(written));
-            // Anybody may write what is yet to come, and it would be fresh for ever.
+            // Anybody may write a time in the future, and it would count as fresh for ever.
             age.is_ok_and(|age| age < VOLCANO_MEMORY && age > -VOLCANO_MEMORY)
         };
         let by_volcano = group
@@ -83,7 +83,7 @@ impl Cluster {
                 Some(_) => Said::Started,
             },
             ends: None,
-            // No phase is as long; whoever may change the group may write anything.
+            // No real phase is longer than the excerpt. Anybody who may change the group may write anything.
             phase: phase.map(|phase| excerpt(phase).into()),
         };
         self.apply_terms(WorkloadKind::PodGroup, namespace, name, terms, told, now);
@@ -96,7 +96,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Takes note of a `PodGroup` that can't be read at all: its pods wait until it is mended.
+    /// Notes a `PodGroup` that can't be read at all. Its pods wait until it is mended.
     pub(crate) fn apply_unreadable_group(
         &mut self,
         namespace: &str,
@@ -127,7 +127,7 @@ impl Cluster {
         self.remove_terms(WorkloadKind::PodGroup, namespace, name);
     }
 
-    /// Takes what a Job says; one that asks for no cards in advance is none of the operator's business.
+    /// Takes in what a Job says. A Job that asks for no cards in advance does not concern the operator.
     pub(crate) fn apply_job(&mut self, job: &crds::job::Job<Box<str>>, now: Timestamp) {
         let metadata = &job.metadata;
         let (Some(namespace), Some(name)) = (metadata.namespace.as_deref(), metadata.name.as_deref()) else {
@@ -153,7 +153,7 @@ impl Cluster {
             created: created.and_then(|time| time.parse().ok()).unwrap_or(now),
             naming,
             queue,
-            // It asks for all of its pods, which are let in one by one: none of them is elastic.
+            // A Job asks for all of its pods, and they are let in one by one. None of them is elastic.
             min_member: usize::MAX,
             tasks: Box::default(),
             asks: true,
@@ -175,8 +175,8 @@ impl Cluster {
         self.remove_terms(WorkloadKind::Job, namespace, name);
     }
 
-    /// A Job that is taken as a whole and is not there, whose pods say this of themselves: until [`Self::forget_imagined_whole`]. Nothing is
-    /// kept for it, and it stands in no line.
+    /// Adds a Job that does not exist but is taken as a whole, and whose pods say this of themselves, until
+    /// [`Self::forget_imagined_whole`]. Nothing is kept for it, and it stands in no line.
     pub(crate) fn imagine_whole(
         &mut self,
         namespace: &str,
@@ -187,7 +187,7 @@ impl Cluster {
         let naming = naming_of(pods);
         let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let tasks = whole.tasks.iter().filter(|(_, least)| **least > 0);
-        // As of a group that names more than it needs.
+        // As with a group, the minima of tasks count only where the minimum of the whole is at least their sum.
         let sum = whole
             .tasks
             .values()
@@ -215,7 +215,7 @@ impl Cluster {
         self.workloads.insert(IMAGINED.into(), workload)
     }
 
-    /// Nobody asks about it any more.
+    /// Removes an imagined Job again, once nobody asks about it any more.
     pub(crate) fn forget_imagined_whole(&mut self, id: WorkloadId) {
         let terms = self.workloads[id].fall_silent();
         self.workloads.remove(IMAGINED);
@@ -226,7 +226,8 @@ impl Cluster {
         }
     }
 
-    /// The queue that a workload names, else its group's, else that of its namespace, else the default queue.
+    /// Returns the queue that a workload names, else its group's queue, else its namespace's queue, else the default
+    /// queue.
     pub(super) fn queue_of_workload(&mut self, namespace: &str, naming: &QueueNaming) -> QueueId {
         let group = naming.group.as_deref().filter(|_| naming.queue.is_none());
         let group = group.and_then(|group| self.workload_named(WorkloadKind::PodGroup, namespace, group));
@@ -239,7 +240,8 @@ impl Cluster {
         self.queue_id(&queue)
     }
 
-    /// Looks anew for the queues of workloads that name none themselves: their namespace or the configuration does.
+    /// Determines anew the queues of workloads that name none themselves, where their namespace or the configuration names
+    /// the queue.
     pub(super) fn find_queues(&mut self, concerned: impl Fn(&Workload) -> bool, now: Timestamp) {
         let found = self.workloads().filter(|(_, workload)| concerned(workload));
         for id in found.map(|(id, _)| id).collect::<Vec<_>>() {
@@ -247,7 +249,7 @@ impl Cluster {
         }
     }
 
-    /// Looks anew for the queue of a workload that names none itself.
+    /// Determines anew the queue of a workload that names none itself.
     pub(super) fn find_queue(&mut self, id: WorkloadId, now: Timestamp) {
         let workload = self.workload(id);
         let terms = workload.terms.clone().filter(|terms| terms.naming.queue.is_none());
@@ -258,7 +260,7 @@ impl Cluster {
     }
 }
 
-/// How pods of this kind name their queue: where they will be charged.
+/// Returns how pods of this kind name their queue, which will be charged for them.
 fn naming_of(pods: &crds::pod::Metadata<Box<str>>) -> QueueNaming {
     let named = |key| {
         let name = pods.annotations.get(key).filter(|name| !name.is_empty());

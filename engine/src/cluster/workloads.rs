@@ -1,4 +1,4 @@
-//! Workloads come, change and go.
+//! What happens when workloads come, change and go.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::reason::Reason;
 use crate::refs::WorkloadKind;
 
 impl Cluster {
-    /// The group that a pod belongs to, the task that it does of that, and the Job that made it.
+    /// Returns the group that a pod belongs to, the task that it does in that group, and the Job that made it.
     pub(super) fn workloads_of(
         &mut self,
         reading: &Reading,
@@ -30,13 +30,13 @@ impl Cluster {
         let task_spec = task_spec.map(|task| self.texts.get(task));
         let job = reading.controller.as_ref().filter(|_| reading.managed);
         let job = job.and_then(|controller| self.workloads.id(&controller.0));
-        // Anybody may write that a PodGroup made a pod: it would be a member of that twice.
+        // Anybody may write on a pod that a PodGroup made it. The pod would then be a member of that group twice.
         let job = job.filter(|job| self.workload(*job).kind == WorkloadKind::Job);
         (group, task_spec, job)
     }
 
-    /// What a queue is to take as a whole, and no pod of waits for it: Jobs that are suspended until it does, and groups whose pods do
-    /// not exist yet.
+    /// Returns what a queue is to take as a whole while no pod waits for it: Jobs that are suspended until the queue takes
+    /// them, and groups whose pods do not exist yet.
     pub(crate) fn wholes_in_line<'a>(&'a self, queue: &'a Queue) -> impl Iterator<Item = (WorkloadId, &'a Workload)> {
         let in_line = queue.in_line().iter().map(|id| (*id, self.workload(*id)));
         in_line.filter(|(_, workload)| workload.line.is_empty())
@@ -49,7 +49,7 @@ impl Cluster {
         }
     }
 
-    /// One pod less names these workloads.
+    /// Counts a pod out of those that name these workloads.
     pub(super) fn unname_workloads(&mut self, workloads: [Option<WorkloadId>; 2]) {
         for workload in workloads.into_iter().flatten() {
             self.workload_mut(workload).unname();
@@ -57,8 +57,8 @@ impl Cluster {
         }
     }
 
-    /// Takes what a workload says of itself; nothing of one in an exempt namespace, where nobody's pods are managed: it would have its queue
-    /// keep what none of them takes.
+    /// Takes in what a workload says of itself. A workload in an exempt namespace is ignored: no pods are managed there,
+    /// so its queue would keep something for it that no pod takes.
     pub(super) fn apply_terms(
         &mut self,
         kind: WorkloadKind,
@@ -81,8 +81,8 @@ impl Cluster {
         }
     }
 
-    /// A workload says something else of itself. Whatever it was let into its queue for, another queue or another request
-    /// is judged as if it came to wait now.
+    /// Takes in that a workload says something else of itself. If it asks for another queue or for something else, it is
+    /// judged as if it came to wait now, whatever it was let into its queue for.
     pub(super) fn change_terms(&mut self, id: WorkloadId, terms: WorkloadTerms, now: Timestamp) {
         let workload = &self.workloads[id];
         if workload.terms.as_ref() == Some(&terms) {
@@ -133,8 +133,9 @@ impl Cluster {
         self.forget_empty_workload(id);
     }
 
-    /// With groups that have come, gone or moved to another queue go the Jobs whose pods belong to them: thousands may name one group, and
-    /// whoever writes it again and again has them looked at once in a round, not at each write.
+    /// Moves the Jobs whose pods belong to groups that have come, gone or moved to another queue. Thousands of Jobs may
+    /// name one group: where a group is written again and again, they are looked at once in a round, and not at each
+    /// write.
     pub(super) fn move_jobs_of_groups(&mut self, now: Timestamp) {
         for group in std::mem::take(&mut self.moved_groups) {
             let jobs = self.workloads.get(group).map(|group| group.jobs.clone());
@@ -144,8 +145,8 @@ impl Cluster {
         }
     }
 
-    /// The pods of a Job, which said this `before`, may have come to belong to another group: on that one depends its queue, where it names none,
-    /// and what is kept for it.
+    /// Updates the group that the pods of a Job belong to, where the Job said `before` until now. The Job's queue, where
+    /// it names none, and what is kept for it depend on that group.
     fn name_group(&mut self, job: WorkloadId, before: Option<&WorkloadTerms>) {
         let workload = self.workload(job);
         if workload.kind != WorkloadKind::Job {
@@ -168,7 +169,7 @@ impl Cluster {
         }
     }
 
-    /// Forgets what workloads of this kind said that a complete list has not named.
+    /// Forgets what workloads of this kind said, where a complete list has not named them.
     pub(super) fn remove_unlisted_workloads(&mut self, kind: WorkloadKind, epoch: u64) {
         let stale = |workload: &Workload| workload.kind == kind && workload.terms.is_some() && workload.epoch < epoch;
         let stale = self.workloads().filter(|(_, workload)| stale(workload));
@@ -180,17 +181,17 @@ impl Cluster {
         }
     }
 
-    /// The workload with this id.
+    /// Returns the workload with this id.
     pub fn workload(&self, id: WorkloadId) -> &Workload {
         &self.workloads[id]
     }
 
-    /// The workload with this id, to be changed.
+    /// Returns the workload with this id, to be changed.
     pub(super) fn workload_mut(&mut self, id: WorkloadId) -> &mut Workload {
         &mut self.workloads[id]
     }
 
-    /// What a workload's object shows from now on, and why it is told that it waits, where it is told anything.
+    /// Notes what a workload's object shows from now on, and why it is told that it waits, where it is told anything.
     pub(crate) fn workload_is_told(
         &mut self,
         id: WorkloadId,
@@ -200,18 +201,18 @@ impl Cluster {
         self.workload_mut(id).note_shown(shown, told);
     }
 
-    /// The workload with this name.
+    /// Returns the id of the workload with this name.
     pub fn workload_named(&self, kind: WorkloadKind, namespace: &str, name: &str) -> Option<WorkloadId> {
         self.workloads.id(&key(kind, namespace, name))
     }
 
-    /// Every workload that is there or that pods name.
+    /// Returns every workload that exists or that pods name.
     pub fn workloads(&self) -> impl Iterator<Item = (WorkloadId, &Workload)> {
         let there = |workload: &Workload| workload.terms.is_some() || workload.named > 0;
         self.workloads.iter().filter(move |(_, workload)| there(workload))
     }
 
-    /// The id of a workload, whether it is there or only named by a pod.
+    /// Returns the id of a workload, whether it exists or is only named by a pod. Makes an entry where there is none.
     pub(super) fn workload_id(&mut self, kind: WorkloadKind, namespace: &str, name: &str) -> WorkloadId {
         let key = key(kind, namespace, name);
         if let Some(id) = self.workloads.id(&key) {
@@ -232,7 +233,7 @@ impl Cluster {
 }
 
 impl WorkloadKind {
-    /// The kind under which objects of this kind are watched.
+    /// Returns the kind under which objects of this kind are watched.
     const fn watched(self) -> Kind {
         match self {
             Self::PodGroup => Kind::PodGroup,
@@ -241,7 +242,7 @@ impl WorkloadKind {
     }
 }
 
-/// The same text as a pod's controller has, where a Job makes its pods.
+/// Returns the key of a workload: the text that a pod has for its controller, where a Job makes it.
 fn key(kind: WorkloadKind, namespace: &str, name: &str) -> Arc<str> {
     Controller::new(namespace, kind.as_str(), name).0
 }

@@ -1,4 +1,4 @@
-//! Room on nodes that whoever waits for what comes free anyway does not keep from others.
+//! Room on nodes that is not kept from others for pods that wait for what comes free anyway.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use crate::cluster::Cluster;
 use crate::cluster::aside::SetAside;
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 
-/// What it costs to try whether quotas suffice for what is set aside for one pod.
+/// The number of steps that it costs to try whether quotas suffice for what is set aside for one pod.
 const STEPS_OF_QUOTA: usize = 128;
 
-/// What counts by queues.
+/// Amounts by queue.
 type ByQueue = BTreeMap<QueueId, Totals>;
 
 /// A node of which something is set aside.
@@ -18,14 +18,15 @@ type ByQueue = BTreeMap<QueueId, Totals>;
 struct OfNode {
     /// What is given back there.
     given: ByQueue,
-    /// What those are charged who keep room there.
+    /// What the pods are charged for which room is kept there.
     kept: ByQueue,
-    /// What of it counts as given back at the moment.
+    /// What currently counts as given back there.
     open: ByQueue,
 }
 
 impl OfNode {
-    /// What is given back to those who keep room there: what others give than their own queues goes to whoever gets less by these.
+    /// Returns what is given back to the pods for which room is kept there. What a queue gives beyond what its own pods
+    /// get goes to other pods that get less from their own queues.
     fn goes_to_kept(&self) -> ByQueue {
         let (mut goes, mut lacking) = (ByQueue::new(), Totals::default());
         for (queue, kept) in &self.kept {
@@ -49,10 +50,12 @@ impl OfNode {
 }
 
 impl Cluster {
-    /// Whoever waits for what comes free anyway, as nobody was evicted for it, keeps room from others only where that is within its quota, beside all that
-    /// its queue still has but for what is given back on the same nodes: who lacks quota alone would keep a second card from others for as long as
-    /// a pod of its own takes to end. What is given back there beyond what is kept there is nobody's on another node. Those of these groups keep
-    /// theirs together, or none of them does. Returns what it costs to find out, in steps.
+    /// Takes room off what is set aside for pods that wait for what comes free anyway, as nobody was evicted for them.
+    /// Such a pod keeps room from others only where that is within its quota, counted beside all that its queue still has,
+    /// except what is given back on the same nodes. Otherwise a pod that lacks only quota would keep a second card from
+    /// others for as long as a pod of its own queue takes to end. What is given back on a node beyond what is kept there
+    /// counts for no pod on another node. The pods of one of these `groups` all keep their room, or none of them does.
+    /// Returns what it costs to find out, in steps.
     pub(crate) fn forgo_room(
         &mut self,
         asides: &mut [SetAside],
@@ -95,7 +98,7 @@ impl Cluster {
             .saturating_add(STEPS_OF_QUOTA.saturating_mul(asides.len()))
     }
 
-    /// Whether these are within their quotas, or others were evicted for them: they are counted then.
+    /// Whether these pods are within their quotas, or others were evicted for them. If so, they are counted.
     fn is_within_quota(
         &mut self,
         asides: &[SetAside],
@@ -136,7 +139,7 @@ impl Cluster {
         is_kept
     }
 
-    /// Counts so much as given back on a node, and no more of it.
+    /// Counts this much as given back on a node, in place of what counted before.
     fn give(&mut self, node: &mut OfNode, given: ByQueue) {
         let before = std::mem::replace(&mut node.open, given);
         for (queue, before) in before {
@@ -148,7 +151,8 @@ impl Cluster {
     }
 }
 
-/// The places of what is set aside for each pod of its own, and of what is for all pods of one of these groups, in their order.
+/// Returns the indexes of what is set aside, in order: together for all pods of one of these groups, and alone for every
+/// other pod.
 fn in_groups(asides: &[SetAside], groups: &BTreeSet<WorkloadId>) -> Vec<Vec<usize>> {
     let (mut all, mut by_group) = (Vec::<Vec<_>>::new(), BTreeMap::new());
     for (index, aside) in asides.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! All pods: everybody reads them, and the ledger alone changes them.
+//! All pods. They can be read everywhere, and only the ledger changes them.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -7,18 +7,19 @@ use crate::cluster::pod::Pod;
 use crate::ids::PodId;
 use crate::table::Table;
 
-/// All pods, each in its place.
+/// All pods, each in its place in the table.
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
     pub(super) table: Table<PodId, Option<Pod>>,
-    /// How many of them claim devices that are no cards.
+    /// How many pods claim devices that are not cards.
     pub(super) with_resource_claims: usize,
-    /// Those that are being deleted or evicted, or were: all that could be on its way out, or whose eviction was refused.
+    /// The pods that are being deleted or evicted, or were: all pods that could be on their way out, or whose eviction was
+    /// refused.
     pub(super) leaving: BTreeSet<PodId>,
 }
 
 impl Pods {
-    /// Those that are being deleted or evicted, or were.
+    /// Returns the pods that are being deleted or evicted, or were.
     pub(in crate::cluster) fn leaving(&self) -> impl Iterator<Item = (PodId, &Pod)> {
         self.leaving
             .iter()

@@ -1,4 +1,4 @@
-//! What pods hold of the nodes that they run on or are expected on, and what the nodes come to together.
+//! What pods hold of the nodes that they run on or are expected on, and the sums over all nodes.
 
 use super::PEN;
 use crds::configuration::Enforcement;
@@ -11,7 +11,7 @@ use crate::ids::{NodeId, PodId};
 use crate::metering::Charge;
 
 impl Cluster {
-    /// A pod takes room on a node, and what it is charged for is charged there.
+    /// Gives a pod room on a node, and counts its charge there.
     pub(in crate::cluster) fn take_room(&mut self, id: NodeId, pod_id: PodId, pod: &Pod) {
         let changes_cards = self.is_on_cards(id, pod);
         if changes_cards {
@@ -27,8 +27,8 @@ impl Cluster {
         self.usage_changed(id, changes_cards);
     }
 
-    /// A pod gives its room back. Whoever calls forgets the node then, where nothing holds it any more; not at once, since
-    /// the pod may take room on it anew.
+    /// Gives a pod's room back. The caller then forgets the node, where nothing holds it any more. This is not done here,
+    /// since the pod may take room on it anew.
     pub(in crate::cluster) fn give_room_back(&mut self, id: NodeId, pod_id: PodId, pod: &Pod) {
         let changes_cards = self.is_on_cards(id, pod);
         if changes_cards {
@@ -45,7 +45,8 @@ impl Cluster {
         self.node_changes.note(id);
     }
 
-    /// Whether a pod holds any of a node's cards, or is charged for them: most hold none, and leave their tallies as they are.
+    /// Whether a pod holds any of a node's cards, or is charged for them. Most pods hold none, and leave the tallies of
+    /// the cards as they are.
     fn is_on_cards(&self, id: NodeId, pod: &Pod) -> bool {
         let mut cards = self.nodes[id].offer().into_iter().flat_map(|offer| &offer.cards);
         let charged = |card| {
@@ -56,17 +57,17 @@ impl Cluster {
         cards.any(|card| requested(card.resource) != 0 || charged(card.card) != 0)
     }
 
-    /// What a queue is charged for a pod.
+    /// Returns what a queue is charged for a pod.
     fn charge_of_queue<'p>(&self, pod: &'p Pod) -> Option<&'p Charge> {
         let queue = pod.queue.filter(|queue| !self.queue(*queue).is_nameless());
         pod.charge.as_ref().filter(|_| queue.is_some())
     }
 
-    /// A pod takes room on a node, or gives it back, that its queue is not charged for.
+    /// Counts room that a pod takes on a node, or gives back (`sign`), and that its queue is not charged for.
     pub(in crate::cluster) fn count_uncharged(&mut self, pod: &Pod, sign: i128) {
         let charge = self.charge_of_queue(pod);
         let charged = |dimension| charge.map_or(0, |charge| charge.amounts.get(dimension));
-        // Of cards the nodes say what is there, and pods which of it they hold.
+        // Cards are not counted here: the nodes say which there are, and the pods which of them they hold.
         let resources = pod.request().iter().filter(|(dimension, _)| dimension.card().is_none());
         for (dimension, amount) in resources {
             let uncharged = amount - charged(dimension);
@@ -77,7 +78,7 @@ impl Cluster {
         }
     }
 
-    /// A pod of a node has come or gone, and with it some of its cards, or none.
+    /// Notes that a pod of a node has come or gone, and whether it holds any of the node's cards.
     fn usage_changed(&mut self, id: NodeId, changes_cards: bool) {
         if changes_cards || self.gpu_nodes.contains(id) {
             self.changes.node_usage.insert(id);
@@ -87,7 +88,7 @@ impl Cluster {
         self.changes.card_usage.extend(cards.map(|card| card.card));
     }
 
-    /// A node offers something else than before, when it added this.
+    /// Updates the sums after a node has come to offer something else, where it added `before` until now.
     pub(in crate::cluster) fn total_changed(&mut self, id: NodeId, before: &Parts) {
         let now = self.nodes[id].parts();
         let mut grown = Totals::default();
@@ -110,7 +111,8 @@ impl Cluster {
         self.top.rose();
     }
 
-    /// The cluster has so much more of something. What it had is remembered for those whose quota is more than that.
+    /// Adds to what the cluster has of something. What it had before is remembered for queues whose quota is more than
+    /// that.
     fn change_total(&mut self, dimension: Dimension, grows: i128) {
         let before = self.top.total.get(dimension);
         let span = self.changes.total.entry(dimension).or_insert(Span::of(before));
@@ -118,7 +120,7 @@ impl Cluster {
         self.top.books(PEN).total.add(dimension, grows);
     }
 
-    /// What a queue is charged for a pod is charged on its node, or no longer.
+    /// Counts what a queue is charged for a pod on the pod's node, or no longer (`sign`).
     fn change_charged(&mut self, id: NodeId, pod: &Pod, sign: i128) {
         let charge = self.charge_of_queue(pod);
         for (dimension, amount) in charge.iter().flat_map(|charge| charge.amounts.iter()) {
@@ -143,15 +145,16 @@ impl Cluster {
         }
     }
 
-    /// A pod comes to hold, or gives back, room on a node. Where a scheduler asks before it chooses a node, one that is only
-    /// expected there counts nowhere: it may go to another.
+    /// Counts room that a pod comes to hold on a node, or gives back (`sign`), among what pods without GPU hold. Where a
+    /// scheduler asks before it chooses a node, a pod that is only expected there counts nowhere, since it may go to
+    /// another node.
     pub(in crate::cluster) fn count_without_gpu(&mut self, id: NodeId, pod: &Pod, sign: i128) {
         if !pod.task.shares_cards() {
             self.count_request_without_gpu(id, pod.request(), pod.is_placed(), sign);
         }
     }
 
-    /// The same, of what a pod requests.
+    /// Counts the same for a request.
     pub(super) fn count_request_without_gpu(&mut self, id: NodeId, request: &Amounts, is_placed: bool, sign: i128) {
         let on_demand = self.configuration.cardgate.enforce_cross_quota == Enforcement::Extender;
         if on_demand && !is_placed {
@@ -169,7 +172,7 @@ impl Cluster {
         self.gpu_nodes.set_used(id, held);
     }
 
-    /// A pod holds room on a node from now on.
+    /// Notes that a pod holds room on a node from now on, where it asks for mGPU.
     pub(in crate::cluster) fn enter_gpus(&mut self, id: PodId) {
         if let Some(node) = self.gpu_node_of(id) {
             self.nodes[node].books(PEN).gpu_pods.insert(id);
@@ -177,7 +180,7 @@ impl Cluster {
         }
     }
 
-    /// A pod holds no room on its node any more.
+    /// Notes that a pod holds no room on its node any more, where it asks for mGPU.
     pub(in crate::cluster) fn leave_gpus(&mut self, id: PodId) {
         if let Some(node) = self.gpu_node_of(id) {
             self.nodes[node].books(PEN).gpu_pods.remove(&id);

@@ -1,5 +1,5 @@
-//! What a queue holds is held by all levels above it too. The queue that is none is part of nothing: what no queue is charged for is
-//! held on nobody's account.
+//! Counts what a queue holds at all levels above it too. The queue that stands for no queue is part of nothing: what no
+//! queue is charged for counts for no level.
 
 use super::PEN;
 use crate::amounts::{Amounts, Dimension, Totals};
@@ -42,8 +42,8 @@ impl Cluster {
         }
     }
 
-    /// Changes the sums of every level above a queue, in which there may be more room then; while the tree is stale, they are
-    /// counted anew anyhow.
+    /// Changes the sums of every level above a queue. Where `has_grown`, there may be more room in these levels. While the
+    /// tree is stale nothing is done, since the sums will be counted anew.
     fn change_above(&mut self, id: QueueId, has_grown: bool, change: impl Fn(&mut Below)) {
         if self.top.is_stale() || self.queues[id].is_nameless() {
             return;
@@ -82,7 +82,7 @@ impl Cluster {
         self.change_above(id, false, |below| below.inqueue.add(demand));
     }
 
-    /// Keeps it no longer.
+    /// Ends keeping something for a workload in a queue.
     pub(in crate::cluster) fn release_in(&mut self, id: QueueId, workload: WorkloadId, demand: &Demand) {
         let queue = &mut self.queues[id];
         queue.books(PEN).inqueue.subtract(demand);
@@ -103,13 +103,13 @@ impl Cluster {
         self.change_above(id, false, |below| change(&mut below.elastic));
     }
 
-    /// There is more room in a queue and above it, though its pods have what they had.
+    /// Notes that there is more room in a queue and above it, though its pods have what they had.
     pub(in crate::cluster) fn room_grew(&mut self, id: QueueId) {
         self.queues[id].wake();
         self.change_above(id, true, |_| ());
     }
 
-    /// Counts anew what every level comes to, when queues have changed their places.
+    /// Counts the sums of every level anew, when queues have changed their places.
     pub(in crate::cluster) fn add_up(&mut self) {
         let all_before = std::mem::take(&mut self.top.books(PEN).below);
         let queues = self.queues.iter_mut();

@@ -1,4 +1,4 @@
-//! Pods that are asked about and are not there.
+//! Pods that are asked about and do not exist.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ use crate::ids::{PodId, WorkloadId};
 use crate::refs::WorkloadKind;
 use crate::steps::Steps;
 
-/// What one question may still cost in claims, however many templates its manifest has: as much as one pod's.
+/// What a question may still cost in claims, however many templates its manifest has. All of them together may cost as
+/// much as one pod.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     steps: Steps,
@@ -38,7 +39,7 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// What is said of a pod that names more claims than may still be looked at.
+    /// Returns the complaint about a pod that names more claims than may still be looked at.
     fn excess(&mut self, spec: &PodSpec<Box<str>>) -> Option<Box<str>> {
         let excess = claims_excess(spec).or_else(|| {
             (spec.resource_claims.len() > self.claims).then(|| {
@@ -54,8 +55,8 @@ impl Allowance {
 }
 
 impl Cluster {
-    /// How a pod would wait that is created now; none where Cardgate would not hold it. It belongs to the group that it names, else to this
-    /// whole. Its names count as in use until [`Self::forget_imagined`].
+    /// Returns how a pod would wait that is created now; none where Cardgate would not hold it. The pod belongs to the
+    /// group that it names, else to `whole`. Its names count as in use until [`Self::forget_imagined`].
     pub(crate) fn imagine(
         &mut self,
         mut pod: crds::pod::Pod<Box<str>>,
@@ -65,7 +66,7 @@ impl Cluster {
     ) -> Option<Shape> {
         let namespace = self.texts.get(namespace);
         let priority = pod.spec.priority.unwrap_or(0);
-        // Nothing has come of it yet, whatever it says: neither claims that were made for it nor a node.
+        // Nothing has come of the pod yet, whatever it says: neither claims that were made for it nor a node.
         pod.status = PodStatus::default();
         self.mark_as_the_door_does(&mut pod, &namespace);
         let mut reading = reading::read(&mut pod, &namespace, &mut self.names);
@@ -80,7 +81,7 @@ impl Cluster {
         if self.asks_for_charged_cards(&reading, &namespace, None) {
             (reading.managed, reading.in_no_queue) = (true, false);
         }
-        // What claims are for that are made of templates with the pod is asked by the caller, once.
+        // The caller asks once about what claims are for that are made from templates with the pod.
         let mut claims = pod.spec.resource_claims.iter();
         let by_template = claims.any(|claim| claim.resource_claim_template_name.is_some());
         if !by_template && self.is_held_for_its_claims(&reading, &namespace) {
@@ -112,7 +113,7 @@ impl Cluster {
         }))
     }
 
-    /// Marks a pod for `CrossQuota` where the door would, and takes the mark off where not.
+    /// Marks a pod for `CrossQuota` where the webhook would, and otherwise takes the mark off.
     fn mark_as_the_door_does(&self, pod: &mut crds::pod::Pod<Box<str>>, namespace: &str) {
         let arguments = self.configuration.cross_quota.as_ref();
         let gating = self.configuration.cardgate.enforce_cross_quota == Enforcement::Gating;
@@ -127,21 +128,21 @@ impl Cluster {
         }
     }
 
-    /// Nobody asks any more.
+    /// Forgets a pod that nobody asks about any more.
     pub(crate) fn forget_imagined(&mut self, shape: &Shape) {
         self.forget_names(shape.task.cards().count(), shape.task.request.iter().len());
         self.forget_empty_queue(shape.queue);
     }
 
-    /// Puts pods of these shapes of a group among those that wait, one for each, behind all others: until [`Self::take_stand_ins`]. Nobody is
-    /// told anything of them.
+    /// Puts pods of these shapes of a group among the waiting pods, one for each shape, behind all others, until
+    /// [`Self::take_stand_ins`]. Nobody is told anything about them.
     pub(crate) fn put_stand_ins(&mut self, group: WorkloadId, shapes: &[Arc<Shape>]) -> Vec<PodId> {
         let put = |(number, shape): (usize, &Arc<Shape>)| self.put_stand_in(group, shape, number);
         shapes.iter().enumerate().map(put).collect()
     }
 
     fn put_stand_in(&mut self, group: WorkloadId, shape: &Arc<Shape>, number: usize) -> PodId {
-        // No pod that is there has a slash in its unique id.
+        // No existing pod has a slash in its unique id.
         let uid: Arc<str> = format!("imagined/{number}").into();
         let mut pod = Pod {
             name: Arc::clone(&uid),
@@ -193,7 +194,7 @@ impl Cluster {
         self.put_pod(None, pod)
     }
 
-    /// Takes these out again.
+    /// Takes these stand-ins out again.
     pub(crate) fn take_stand_ins(&mut self, pods: &[PodId]) {
         for id in pods {
             if let Some(uid) = self.pod(*id).map(|pod| Arc::clone(&pod.uid)) {
@@ -202,9 +203,9 @@ impl Cluster {
         }
     }
 
-    /// So many cards and resources are named by one pod less.
+    /// Notes that one pod fewer names this many cards and resources.
     fn forget_names(&mut self, cards: usize, resources: usize) {
-        // CPU, memory and the pod's slot are names that stay.
+        // CPU, memory and the pod's slot are names that are never forgotten.
         self.names.gone(cards, resources.saturating_sub(3));
     }
 }

@@ -1,4 +1,4 @@
-//! Pods whose queue is their group's, and which were seen before it.
+//! Pods whose queue is their group's, and which were seen before the group.
 
 use std::sync::Arc;
 
@@ -8,9 +8,10 @@ use crate::cluster::Cluster;
 use crate::ids::{PodId, QueueId, WorkloadId};
 
 impl Cluster {
-    /// A group is there that was not: its pods on which no queue is written, and that were read before it, were read as if it named none, and
-    /// are asked again, once. Whose they are must not depend on which of two watches is faster, nor for whoever begins to decide on which
-    /// list comes first.
+    /// Handles a group that has just come to exist. Its pods on which no queue is written, and that were read before it,
+    /// were read as if the group named no queue. Their queue is determined again, once. Which queue's pods they are must
+    /// not depend on which of two watches is faster, nor, for an operator that begins to decide, on which list comes
+    /// first.
     pub(in crate::cluster) fn find_queues_of_pods(&mut self, group: WorkloadId, now: Timestamp) {
         let workload = self.workload(group);
         let (namespace, name) = (Arc::clone(&workload.namespace), Arc::clone(&workload.name));
@@ -21,7 +22,7 @@ impl Cluster {
         }
     }
 
-    /// A pod is another queue's, which nothing names where it is `unqueued`.
+    /// Moves a pod to another queue; `unqueued` says that nothing names that queue for it.
     fn move_pod(&mut self, id: PodId, queue: QueueId, unqueued: bool, now: Timestamp) {
         let Some(pod) = self.pod(id) else { return };
         let (Some(before), mut task) = (pod.queue, pod.task.clone()) else {
@@ -38,7 +39,7 @@ impl Cluster {
         self.recharge_pod(id, now);
         self.queues[before].quit();
         self.forget_empty_queue(before);
-        // Of those that share a claim, all are of the queue of whoever pays.
+        // All pods that share a claim are of the queue of the pod that pays for it.
         if let Some(claiming) = self.claimed.pods.get(&uid) {
             let named = claiming.named.clone();
             self.see_sharers_again(id, &named);

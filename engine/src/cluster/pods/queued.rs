@@ -1,4 +1,4 @@
-//! Which queue a pod is charged to, if any (docs/rules.md, **Which pods are managed**).
+//! Decides which queue, if any, is charged for a pod (docs/rules.md, **Which pods are managed**).
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::refs::WorkloadKind;
 use crate::task::Task;
 
 impl Cluster {
-    /// The queue that a pod is charged to, where Cardgate manages it; what it asks for says from then on all that depends on the queue.
+    /// Returns the queue that is charged for a pod, where Cardgate manages the pod. From then on the pod's task says
+    /// everything that depends on the queue.
     pub(super) fn read_queue(
         &mut self,
         reading: &mut Reading,
@@ -32,7 +33,7 @@ impl Cluster {
         queue
     }
 
-    /// The queue that a managed pod is charged to, and whether it is the default queue for want of any other.
+    /// Returns the queue that is charged for a managed pod, and whether it is the default queue for want of any other.
     pub(super) fn queue_of_pod(&mut self, reading: &Reading, namespace: &str, known: Option<PodId>) -> (QueueId, bool) {
         if reading.in_no_queue {
             return (self.queue_id(NAMELESS), false);
@@ -43,22 +44,23 @@ impl Cluster {
         // A later change elsewhere does not move a charge.
         let old = known.and_then(|id| self.pod(id));
         let charged = old.and_then(|old| Some((old.queue?, old.task.unqueued)));
-        // But what turns out to be for cards only now was nobody's.
+        // But a pod that turns out only now to be for cards was charged to no queue before.
         if let Some(charged) = charged.filter(|(queue, _)| !self.queue(*queue).is_nameless()) {
             return charged;
         }
         self.queue_of_unnamed(namespace, reading.group.as_deref())
     }
 
-    /// Whether what says which queue a pod's is is there now, or was before: the pod itself, or its group.
+    /// Whether what names a pod's queue exists now, or did before: the pod itself, or its group.
     pub(super) fn is_queue_settled(&self, reading: &Reading, group: Option<WorkloadId>, old: Option<&Pod>) -> bool {
         let group_is_there = || group.is_some_and(|group| self.workload(group).terms.is_some());
         let was_settled = || old.is_some_and(|old| old.queue_is_settled && old.group == group);
         reading.queue_annotation.is_some() || group_is_there() || was_settled()
     }
 
-    /// The queue of a pod that names none: its group's, else its namespace's, else the default queue; and whether it is that
-    /// for want of any other. The door writes it on every pod but those: so others were there before Cardgate, or before their group.
+    /// Returns the queue of a pod that names none: its group's, else its namespace's, else the default queue. Also returns
+    /// whether it is the default queue for want of any other. The webhook writes the queue on every pod but these, so
+    /// other pods without it were there before Cardgate, or before their group.
     pub(super) fn queue_of_unnamed(&mut self, namespace: &str, group: Option<&str>) -> (QueueId, bool) {
         let group = group.and_then(|group| self.workload_named(WorkloadKind::PodGroup, namespace, group));
         let group = group.and_then(|group| self.workload(group).terms.as_ref());
@@ -71,8 +73,8 @@ impl Cluster {
     }
 
     /// Whether a pod that names neither queue nor card asks for cards that are charged all the same: its namespace names a
-    /// queue, or nobody's cards are free. What was charged once stays so, and who was let in for it too, whatever can be said of its claims
-    /// at the moment: their devices may not be shown for a while.
+    /// queue, or no cards are free. A pod that was charged once stays charged. So does a pod that was let in and charged,
+    /// whatever can be said of its claims at the moment: their devices may not be shown for a while.
     pub(super) fn asks_for_charged_cards(&self, reading: &Reading, namespace: &str, known: Option<PodId>) -> bool {
         let old = known.and_then(|id| self.pod(id));
         let old = old.filter(|old| old.queue.is_some_and(|queue| !self.queue(queue).is_nameless()));
@@ -83,14 +85,15 @@ impl Cluster {
         is_open && reading.reachable && (is_kept || self.may_be_for_cards(&reading.task) && is_charged())
     }
 
-    /// Whether a pod came into its group when it was there already, and the door has no other reason to hold it, or who comes in its place:
-    /// nobody has let it in.
+    /// Whether nobody has let a pod in: it came into its group when it was there already, and the webhook has no other
+    /// reason to hold it, or to hold the pod that replaces it.
     pub(crate) fn is_let_in_by_nobody(&self, pod: &Pod) -> bool {
         pod.joined_later() && !(self.may_be_for_cards(&pod.task) && self.charges_unqueued_cards(&pod.namespace))
     }
 
-    /// Whether another pod runs at once in the place of this one, held by nobody either, where it is evicted. What is for cards, or of a
-    /// gang, is evicted all the same: by pods that nobody holds, a tenant would keep the cards of those that he has beside them.
+    /// Whether another pod, held by nobody either, runs at once in the place of this pod if it is evicted. A pod that is
+    /// for cards, or of a gang, is evicted all the same: otherwise a tenant could use pods that nobody holds to keep the
+    /// cards of the pods beside them.
     pub(crate) fn comes_back_unheld(&self, pod: &Pod) -> bool {
         let is_of_gang = || pod.group.is_some_and(|group| self.workload(group).is_gang());
         let may_come_back = pod.controller.is_some() && self.is_let_in_by_nobody(pod);
@@ -104,14 +107,15 @@ impl Cluster {
         names_queue || self.configuration.cardgate.unqueued_cards == UnqueuedCards::Charge
     }
 
-    /// Whether the door holds a pod for its claims alone, and nothing is known of what these are for.
+    /// Whether the webhook holds a pod only for its claims, and it is not known what these are for.
     pub(super) fn is_held_for_its_claims(&self, reading: &Reading, namespace: &str) -> bool {
         let claimed = reading.task.claimed.as_ref();
         let is_unknown = claimed.is_some_and(|claimed| claimed.refusal.is_some());
         !reading.managed && reading.reachable && is_unknown && self.charges_unqueued_cards(namespace)
     }
 
-    /// Whether a pod asks for cards. What can't be said of claims may be for cards: it is nobody's way past the queue of the namespace.
+    /// Whether a pod asks for cards. Claims of which nothing can be said may be for cards: otherwise they would be a way
+    /// past the queue of the namespace.
     fn may_be_for_cards(&self, task: &Task) -> bool {
         let is_unclear = task.unreadable.is_some() && task.claimed.is_some();
         is_unclear || self.gets_cards(task)

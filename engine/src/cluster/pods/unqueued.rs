@@ -1,5 +1,5 @@
-//! Pods that nobody was charged for, and that come to be somebody's: their namespace names a queue now, or nobody's cards are free; and
-//! those that come to be nobody's.
+//! Pods that no queue was charged for and that come to be charged, since their namespace names a queue now or no cards are
+//! free; and pods that cease to be charged.
 
 use std::sync::Arc;
 
@@ -12,12 +12,13 @@ use crate::ids::PodId;
 use crate::task::Task;
 
 impl Cluster {
-    /// Charges those pods of the namespaces that are `concerned` which name neither queue nor card and ask for cards, as they would be
-    /// charged were they seen for the first time, and counts anew whom nobody has let in. What a gate holds is seen again when that goes.
+    /// Charges the pods of the namespaces that are `concerned` which name neither queue nor card and ask for cards, as
+    /// they would be charged if they were seen for the first time. Also counts anew the pods that nobody has let in. A pod
+    /// that a gate holds is seen again when the gate goes.
     pub(in crate::cluster) fn charge_unqueued(&mut self, concerned: impl Fn(&str) -> bool, now: Timestamp) {
         let charges_all = self.configuration.cardgate.unqueued_cards == UnqueuedCards::Charge;
         let found = self.pods_by_id().filter_map(|(id, pod)| {
-            // Whom CrossQuota alone held was let in at nobody's cost, too.
+            // Pods that only CrossQuota held were also let in without any queue being charged.
             let is_nobodys = pod.queue.is_none_or(|queue| self.queue(queue).is_nameless());
             let is_nobodys = is_nobodys && pod.is_in() && pod.reachable && concerned(&pod.namespace);
             let is_charged = || {
@@ -29,19 +30,19 @@ impl Cluster {
         for id in found.collect::<Vec<_>>() {
             self.charge_unqueued_pod(id, now);
         }
-        // Whether the door has a reason to hold them depends on the same.
+        // Whether the webhook has a reason to hold these pods depends on the same.
         self.recharge(now, |pod| pod.joined_later() && concerned(&pod.namespace));
     }
 
-    /// Charges nobody any more for those pods that were charged for want of any queue, where such are only counted now.
+    /// Ends the charge of pods that were charged for want of any queue, where such pods are only counted now.
     pub(in crate::cluster) fn give_back_unqueued(&mut self, now: Timestamp) {
         if self.configuration.cardgate.unqueued_cards == UnqueuedCards::Count {
             self.give_back(|_, pod| pod.task.unqueued, now);
         }
     }
 
-    /// Charges nobody any more for those pods that were charged for resources which are no cards now. Claims stay charged, whatever can be said
-    /// of them at the moment.
+    /// Ends the charge of pods that were charged for resources which are no longer cards. Claims stay charged, whatever
+    /// can be said of them at the moment.
     pub(in crate::cluster) fn give_back_without_cards(&mut self, now: Timestamp) {
         self.give_back(
             |cluster, pod| pod.task.claimed.is_none() && !cluster.gets_cards(&pod.task),
@@ -49,7 +50,7 @@ impl Cluster {
         );
     }
 
-    /// Charges nobody any more for those of these pods that were charged for their cards alone.
+    /// Ends the charge of those of these pods that were charged only because of their cards.
     fn give_back(&mut self, concerned: impl Fn(&Self, &Pod) -> bool, now: Timestamp) {
         let found = self.pods_by_id();
         let found = found.filter(|(_, pod)| pod.charged_for_cards && pod.is_in() && concerned(self, pod));
@@ -70,8 +71,9 @@ impl Cluster {
         }
     }
 
-    /// Sees pods of the namespaces that are `concerned` as for the first time, which wait and for which neither they nor their group say the
-    /// queue: they may be another queue's, or be nobody's and need not wait. Nobody was let in for that, so no charge moves.
+    /// Sees pods of the namespaces that are `concerned` as for the first time, where they wait and neither they nor their
+    /// group name the queue. They may belong to another queue, or to none and need not wait. None of them was let in, so
+    /// no charge moves.
     pub(in crate::cluster) fn see_unqueued_anew(&mut self, concerned: impl Fn(&str) -> bool) {
         let waiting = self.pods_by_id().filter(|(_, pod)| {
             let waits = matches!(pod.stage, Stage::Waiting | Stage::Blocked);
@@ -84,7 +86,7 @@ impl Cluster {
         }
     }
 
-    /// Whether a task asks for cards, or shares some that another one pays for.
+    /// Whether a task asks for cards, or shares cards that another pod pays for.
     pub(super) fn gets_cards(&self, task: &Task) -> bool {
         let shares = task.claimed.as_ref().is_some_and(|claimed| claimed.shared);
         shares || !self.card_resources_of(&task.request).is_empty()
@@ -107,7 +109,7 @@ impl Cluster {
             self.forget_empty_queue(before);
         }
         self.recharge_pod(id, now);
-        // It pays for what it shares, in place of who waits.
+        // The pod pays for what it shares, in place of a pod that waits.
         self.settle_payers(id);
     }
 }

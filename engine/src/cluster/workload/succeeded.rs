@@ -1,4 +1,4 @@
-//! Pods of a workload that have succeeded: as in Volcano's gangs, they count as if they were still there.
+//! Pods of a workload that have succeeded. As in Volcano's gangs, they count as if they were still there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,24 +8,25 @@ use jiff::Timestamp;
 /// When a pod began to run, its unique id, and its task.
 pub(in crate::cluster) type SucceededPod = (Timestamp, Arc<str>, Option<Arc<str>>);
 
-/// Those that are there, and how many of them count: what ran before the workload was created belonged to an earlier one of its name.
-/// Tens of thousands may be there, and how many is asked for every pod that waits.
+/// The pods that have succeeded and still exist, and how many of them count. A pod that ran before the workload was
+/// created does not count, since it belonged to an earlier workload of the same name. The number is kept because tens of
+/// thousands of such pods may exist, and it is asked for every waiting pod.
 #[derive(Debug, Default)]
 pub(super) struct Succeeded {
     pods: BTreeSet<SucceededPod>,
-    /// When the workload was created; none while it is not there.
+    /// When the workload was created; none while it does not exist.
     created: Option<Timestamp>,
     count: usize,
     of_tasks: BTreeMap<Arc<str>, usize>,
 }
 
 impl Succeeded {
-    /// How many count.
+    /// Returns how many pods count.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// How many count toward a task.
+    /// Returns how many pods count toward a task.
     pub(super) fn of_task(&self, task: &str) -> usize {
         self.of_tasks.get(task).copied().unwrap_or(0)
     }
@@ -58,7 +59,7 @@ impl Succeeded {
         }
     }
 
-    /// The workload was created then, or is not there.
+    /// Sets when the workload was created; none where it does not exist.
     pub(super) fn begin_anew_for(&mut self, created: Option<Timestamp>) {
         if self.created == created {
             return;
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever comes, goes and is created anew, the counts are those of who is there by then.
+        /// Whatever comes, goes and is created anew, the counts are those of the pods that exist by then.
         #[test]
         fn the_counts_are_those_of_who_is_there(steps in vec((0..6_u8, 0..4_i64, 0..3_u8), 0..60)) {
             let at = |second| Timestamp::from_second(second).unwrap();
