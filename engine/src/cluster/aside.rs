@@ -97,9 +97,9 @@ pub(crate) struct Awaited {
 /// What some pods give back.
 #[derive(Debug, Default)]
 pub(super) struct GivenBack {
-    /// To their queues.
+    /// What is given back to queues.
     pub(super) charged: BTreeMap<QueueId, Totals>,
-    /// To their nodes.
+    /// What is given back to nodes.
     pub(super) on_nodes: BTreeMap<NodeId, OfNode>,
 }
 

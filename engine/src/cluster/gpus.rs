@@ -127,7 +127,7 @@ impl Cluster {
         })
     }
 
-    /// Notes, so that it is told, that a bound pod has no results that can be read, so that nobody knows its cards.
+    /// Notes, to be told later, a bound pod without readable results of scheduling: nobody knows its cards.
     pub(super) fn note_unplaced(&mut self, id: PodId) {
         // Where pods are not placed on cards, no pod's cards are missing.
         let is_placed = |pod: &&Pod| pod.stage == Stage::Bound && self.configuration.mgpu.enable;

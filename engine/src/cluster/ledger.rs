@@ -86,7 +86,7 @@ impl Cluster {
             return 0;
         }
         let resources = self.card_resources_of(&pod.task.request).into_iter();
-        // Shares are counted in hundredths of a card, and their cards have names of their own.
+        // Shares are counted in hundredths of a card, and have names of their own.
         let whole = resources.filter(|resource| self.names.resource_name(*resource) != MGPU_CORE);
         let known = whole.map(|resource| pod.task.count(resource)).max();
         // Nothing is known any more of a resource that counted cards before this program began.

@@ -19,7 +19,7 @@ pub struct Shortage {
     pub levels: usize,
     /// The queue without room; none where the cluster has no room.
     pub queue: Option<QueueId>,
-    /// What is in use there, or kept free for others than the claimant.
+    /// What is in use there, or kept free for others than the pod or workload that asks.
     pub used: i128,
     /// How much of that is only kept free.
     pub reserved: i128,
@@ -461,8 +461,8 @@ impl Cluster {
         levels.any(|level| level.limit.is_some_and(|limit| level.allocated > limit))
     }
 
-    /// Returns the largest ratio of use to what a queue deserves, over all dimensions (**Resource tracking**: `share =
-    /// max(allocated / deserved)`).
+    /// Returns the largest ratio of use to what a queue deserves, over all dimensions
+    /// (**Resource tracking**: `share = max(allocated / deserved)`).
     pub(crate) fn share(&self, id: QueueId) -> Share {
         let queue = self.queue(id);
         if queue.quota().is_none() {

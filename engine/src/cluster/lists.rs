@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Each of them once.
+    /// All kinds, each once.
     pub const ALL: [Self; 11] = [
         Self::Node,
         Self::Queue,

@@ -161,7 +161,7 @@ pub struct Changes {
     /// The dimensions of which the cluster has more or less than before, each with the least and the most that it had
     /// since.
     pub total: BTreeMap<Dimension, Span>,
-    /// Whether queues that say more than that the cluster has are to show what it has now. That number changes with every
+    /// Whether queues that name more than the cluster has are to show what it has now. That number changes with every
     /// node.
     pub shows_numbers: bool,
     /// Whether Volcano's scheduler is seen to write what Cardgate writes too.

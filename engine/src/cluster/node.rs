@@ -203,7 +203,7 @@ pub struct NodeBooks {
     /// The requests of the pods that are bound to it or expected on it. While other pods are judged, what is set aside
     /// counts as well.
     pub used: Totals,
-    /// Those pods.
+    /// The pods that are bound to it or expected on it.
     pub pods: BTreeSet<PodId>,
     /// The part of `used` that is only set aside, and that nobody has.
     aside: Totals,

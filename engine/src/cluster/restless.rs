@@ -1,5 +1,5 @@
-//! Chooses the queues to look at in a round, so that queues to which nothing has happened cost nothing, even a thousand of
-//! them.
+//! Chooses the queues to look at in a round. Queues to which nothing has happened are not looked at, even if there are a
+//! thousand of them.
 //!
 //! A queue that refuses all that waits in it rests until something changes that its refusals depend on. Changes to the
 //! queue itself need no care: every mutable access to a queue makes it restless. Everything else that refusals depend on
