@@ -125,7 +125,6 @@ impl Cluster {
         new.put_charge(self.charge_for(&new, now));
         let (got_others, was_in) = (let_in_for_others(&new, old), old.is_some_and(Pod::is_in));
         let bound_now = stage == Stage::Bound && old.is_none_or(|old| old.stage != Stage::Bound);
-        let placed_now = bound_now && old.is_some();
         let wrongly_shown = is_wrongly_shown_as_waiting(&new, old).then(|| Arc::clone(&new.uid));
         self.changes.shown_as_waiting.extend(wrongly_shown);
         if let (Stage::Waiting | Stage::Admitting { .. }, Some(queue)) = (stage, queue) {
@@ -137,10 +136,7 @@ impl Cluster {
             None => self.add_pod(new),
         };
         if bound_now {
-            self.note_unplaced(id);
-        }
-        if placed_now {
-            self.note_placed(id);
+            self.note_bound(id, known.is_some());
         }
         if self.pod(id).is_some_and(Pod::is_in) {
             self.note_taken_over(id);
@@ -151,6 +147,14 @@ impl Cluster {
             self.see_sharers_again(id, &named);
         }
         self.settle_payers(id);
+    }
+
+    /// A pod has a node. Where it was known before, the scheduler has placed it; a new one may have been created with its node.
+    fn note_bound(&mut self, id: PodId, was_known: bool) {
+        self.note_unplaced(id);
+        if was_known {
+            self.note_placed(id);
+        }
     }
 
     /// Notes that the list of this number has named a pod.

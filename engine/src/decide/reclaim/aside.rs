@@ -66,7 +66,9 @@ impl Aside {
                 let shapes: HashSet<_> = pods.iter().map(|(_, shape)| Arc::clone(shape)).collect();
                 self.open(cluster, is_own, &lent);
                 if asked.is_within_deserved(cluster) {
-                    shapes.iter().for_each(|shape| search_all_again(cluster, shape));
+                    for shape in &shapes {
+                        search_all_again(cluster, shape);
+                    }
                     return;
                 }
                 self.not_entitled.extend(shapes);
