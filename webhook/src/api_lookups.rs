@@ -1,9 +1,10 @@
 //! Lookups that go to the API server.
 //!
-//! How many pods a queue has is what the operator wrote last in the queue's `CardUsage`: so the webhook needs no right to read pods,
-//! and may be some seconds behind. A queue that is removed or given queues below it meanwhile harms nobody: its pods wait, and what
-//! they hold stays charged. One that is kept meanwhile can be tried again. Without a `CardUsage` nothing is known of any pods. Those that
-//! wait don't count: whoever makes some that never get in would keep the queue as it is for ever.
+//! How many pods a queue has is what the operator last wrote in the queue's `CardUsage`. So the webhook needs no right to
+//! read pods, but may be some seconds behind. A queue that is removed, or given queues below it, in these seconds harms
+//! nobody: its pods wait, and what they hold stays charged. A user whose queue is kept for that reason can try again.
+//! Without a `CardUsage` no pods are known. Pods that wait do not count: otherwise a user could create pods that never get
+//! in, and so keep the queue as it is for ever.
 
 use std::sync::Arc;
 
@@ -28,12 +29,14 @@ use crate::view::{Found, Lookup};
 
 /// HTTP status of an object or a kind that does not exist.
 const NOT_FOUND: u16 = 404;
-/// How many questions are asked at once: whoever sends reviews without end makes the API server do no more than that.
+/// How many questions are asked at once. However many reviews a user sends, the API server is asked no more than that.
 const QUESTIONS: usize = 32;
-/// How many of them are about claims, and about groups: tenants write these, as long as objects can be, and each is in memory three times
-/// while it is read. Of a claim that is not found out in time nothing is said, so nobody waits long for his turn to ask; but whose group is not is
-/// refused, so groups wait, and for no claims. Nobody can fill that queue as he could the one of claims: groups are watched, so only those are asked
-/// about that are not there, of which there is nothing to read, or that the watch has not delivered yet.
+/// How many of these may be about claims, and how many about groups. Tenants write both, as long as objects can be, and each
+/// is in memory three times while it is read. A claim that is not found out in time only goes without a warning, so
+/// questions about claims wait only briefly for their turn. A pod whose group is not found out is refused, so questions
+/// about groups wait longer, and never behind claims. Nobody can fill the queue of groups as the one of claims: groups are
+/// watched, so the API server is asked only about groups that do not exist, which leaves nothing to read, or that the watch
+/// has not delivered yet.
 const QUESTIONS_ABOUT_CLAIMS: usize = 4;
 const QUESTIONS_ABOUT_GROUPS: usize = 4;
 
@@ -110,7 +113,7 @@ impl Lookups for ApiLookups {
                 }
             };
             let in_turn = async {
-                // Never closed, so this fails never.
+                // The semaphore is never closed, so this never fails.
                 let Ok(_room) = timeout(turn, room.acquire()).await else {
                     return Err(LookupError::Crowded);
                 };
@@ -122,14 +125,14 @@ impl Lookups for ApiLookups {
     }
 }
 
-/// What is judged of a claim, and no more than that: a review keeps it until it is answered, and many may be under way.
+/// Keeps of a claim only what is judged. A review holds it until it is answered, and many reviews may be under way.
 fn judged(mut spec: ClaimSpec) -> Arc<ClaimSpec> {
     cut_excess(&mut spec);
     Arc::new(spec)
 }
 
-/// An object that exists. A kind that is not installed has none; kube's own `get_opt` takes that for a failure, since the API
-/// server's answer is then no `Status`.
+/// Returns an object if it exists. A kind that is not installed has no objects. kube's own `get_opt` takes that for a
+/// failure, since the API server's answer is then no `Status`.
 fn existing<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
     match answer {
         Ok(object) => Ok(Some(object)),

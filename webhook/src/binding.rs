@@ -1,7 +1,7 @@
-//! The door for Bindings, whose annotations and labels the API server copies to the pod, over those that it has.
+//! The door for Bindings. The API server copies a Binding's annotations and labels to the pod, and overwrites the pod's own.
 //!
-//! Volcano's scheduler sends the pod's own annotations back with every Binding. The pod has them already, so they are taken off
-//! a scheduler's Binding; from anybody else they would move a charge.
+//! Volcano's scheduler sends the pod's own annotations back with every Binding. The pod has them already, so they are
+//! removed from a scheduler's Binding. From any other user they would move a charge, so the Binding is refused.
 
 use crds::bounds::excerpt;
 use crds::keys::{CROSS_QUOTA_LABEL, QUEUE_LABEL, is_charged_by};
@@ -11,12 +11,12 @@ use crds::pod::Metadata;
 use crate::denial::{Denial, few};
 use crate::patch::PodPatch;
 
-/// The place of annotations in an object.
+/// The JSON pointer to an object's annotations.
 const ANNOTATIONS: &str = "/metadata/annotations";
-/// The place of labels.
+/// The JSON pointer to an object's labels.
 const LABELS: &str = "/metadata/labels";
 
-/// Judges the Binding of a user: what is taken off it, where the user is one of the schedulers.
+/// Judges the Binding of a user. Returns what to remove from it if the user is one of the schedulers.
 pub fn judge(binding: &Metadata<Text<'_>>, user: &str, schedulers: &[String]) -> Result<PodPatch, Denial> {
     let annotations = binding.annotations.iter().map(|(key, _)| (ANNOTATIONS, key));
     let labels = binding.labels.iter().map(|(key, _)| (LABELS, key));

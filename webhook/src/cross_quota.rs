@@ -9,9 +9,9 @@ use crds::pod::Pod;
 use crate::stop::Stop;
 use crate::view::{Lookup, View};
 
-/// Whether `CrossQuota` decides where the pod that this user creates goes. `asked_for_this` says that the API server has
-/// shown the pod for this reason, unless for the label of a queue by hand: then it has seen the namespace's label, though the watch may not
-/// have yet.
+/// Whether `CrossQuota` decides where the pod that this user creates goes. `asked_for_this` says that the API server sent
+/// the pod here because of the namespace's label, unless because of the label of a queue set by hand. So the API server has
+/// seen the namespace's label, though the watch may not have yet.
 pub fn decides(
     pod: &Pod<Text<'_>>,
     user: &str,
@@ -33,8 +33,8 @@ pub fn decides(
     let labels = facts.value.as_ref().map(|facts| &facts.labels);
     let label = labels.and_then(|labels| labels.get(CROSS_QUOTA_LABEL));
     let opted_in = label.is_some_and(|value| value == CROSS_QUOTA_ENABLED);
-    // A namespace that was made a moment ago may have had the label from the beginning. One that has it only since then, policy
-    // cardgate-crossquota knows.
+    // A namespace that was created a moment ago may have had the label from the beginning. A namespace that got the label
+    // only later is handled by policy cardgate-crossquota.
     let may_be_behind = asked_for_this || facts.value.is_none();
     if !opted_in && may_be_behind && !facts.fresh {
         return Err(Stop::Ask(Lookup::Namespace(namespace.to_owned())));

@@ -1,6 +1,7 @@
 //! Why a request is refused, and what its author is told about it.
 //!
-//! Every message names the key, the value and the remedy. Values come from users: they are quoted, and long ones cut.
+//! Every message names the key, the value and the remedy. Values come from users, so they are quoted, and long values are
+//! cut.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,21 +21,21 @@ use thiserror::Error;
 
 use crate::queue_source::QueueSource;
 
-/// An amount above what it may be.
+/// An amount above its limit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Excess {
-    /// What it is an amount of.
+    /// What is counted.
     item: String,
-    /// As users write it.
+    /// The amount, as users write it.
     amount: String,
-    /// The most that it may be, as users write it.
+    /// The limit, as users write it.
     limit: String,
-    /// How much above.
+    /// By how much the amount is above the limit.
     by: i128,
 }
 
 impl Excess {
-    /// So much of an item, of which no more than the limit may be.
+    /// An `amount` of an item that is above the `limit`.
     pub fn new(item: &Item, amount: impl Into<i128>, limit: impl Into<i128>) -> Box<Self> {
         let (amount, limit) = (amount.into(), limit.into());
         Box::new(Self {
@@ -50,11 +51,11 @@ impl Excess {
     }
 }
 
-/// Why a request is refused, in words for whoever sent it.
+/// Why a request is refused, in words for the user who sent it.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[expect(missing_docs, reason = "each message says what it is about")]
 pub enum Denial {
-    /// `volcano.sh/card.name` is no card name.
+    /// `volcano.sh/card.name` holds no valid card name.
     #[error("annotation {CARD_NAME}: {0}")]
     CardName(#[from] CardNameError),
     #[error(
@@ -82,7 +83,7 @@ pub enum Denial {
     )]
     SecondCardResource {
         card_name: String,
-        /// A requested card resource that it does not stand for.
+        /// A requested card resource that the card name does not stand for.
         resource: String,
     },
     #[error(
@@ -91,7 +92,7 @@ pub enum Denial {
         .resources.join(" and ")
     )]
     SeveralCardResources { resources: Vec<String> },
-    /// Cards that are claimed, and not those that are named.
+    /// The pod's claims ask for other cards than the pod names.
     #[error(
         "annotation {CARD_NAME}: {card_name:?} names none of the cards that the pod's claims ask for ({}: {}): name one of these, \
          select those that are named, or remove the annotation, since the selectors of a claim say which card it is for",
@@ -102,7 +103,7 @@ pub enum Denial {
         claims: Vec<String>,
         cards: BTreeSet<String>,
     },
-    /// More than a pod may say.
+    /// The pod exceeds a bound on what pods may contain.
     #[error("{0}")]
     Bound(#[from] PodBoundError),
     /// A quantity that can't be counted.
@@ -145,14 +146,14 @@ pub enum Denial {
         queue: String,
         error: QueueAccessError,
     },
-    /// A Queue of which something can't be read.
+    /// A Queue with a part that can't be read.
     #[error(transparent)]
     Queue(#[from] QueueProblem),
     #[error("{place}: {} {} is more than {limit} says ({}): lower it, or raise that", .excess.amount, .excess.item, .excess.limit)]
     AboveCapability {
-        /// Where the queue says it.
+        /// Where the queue names the amount.
         place: Box<str>,
-        /// Where it says what it may have.
+        /// Where the queue names its limit.
         limit: Box<str>,
         excess: Box<Excess>,
     },
@@ -164,7 +165,7 @@ pub enum Denial {
     ParentMissing { parent: String },
     #[error("spec.parent: the queue would be part of itself ({path}): name a queue that is not below it")]
     ParentCycle {
-        /// The way from the queue back to itself.
+        /// The path from the queue back to itself.
         path: String,
     },
     #[error(
@@ -179,7 +180,7 @@ pub enum Denial {
     ChildAboveParent {
         place: Box<str>,
         child: Box<str>,
-        /// How the two stand to each other.
+        /// How the two queues are related.
         relation: &'static str,
         parent: Box<str>,
         excess: Box<Excess>,
@@ -228,22 +229,22 @@ pub enum Denial {
     /// A workload with a card request that can't be read.
     #[error("annotation {CARD_REQUEST}: {0}")]
     CardRequest(#[source] CardCountsError),
-    /// A group of which the least that it needs can't be read.
+    /// A group whose `minResources` can't be read.
     #[error("spec.minResources: {0}")]
     MinResources(#[source] ResourceQuantityError),
-    /// A group of too many tasks.
+    /// A group with too many tasks.
     #[error("spec.minTaskMember: {0}")]
     MinTaskMember(#[source] BoundError),
-    /// A Job of too many tasks.
+    /// A Job with too many tasks.
     #[error("spec.tasks: {0}")]
     Tasks(#[source] BoundError),
-    /// A Job whose pods name no card of its request.
+    /// A Job whose pods name none of the cards in its request.
     #[error(
         "annotation {CARD_REQUEST}: {request} asks for none of the cards that the Job's pods name ({card_name:?} in spec.template), so \
          it would be let in for cards that they don't use: name the same cards in both"
     )]
     RequestOfOtherCards { request: String, card_name: String },
-    /// A Job of which a single pod asks for more than it does.
+    /// A Job with a pod that asks for more than the Job does.
     #[error(
         "annotation {CARD_REQUEST}: {request} is {asked} of the cards that a single pod of the Job requests {needed} of ({resource} \
          in spec.template): ask for at least what one pod does"
@@ -254,7 +255,7 @@ pub enum Denial {
         needed: i64,
         resource: String,
     },
-    /// A refusal of the pods that a workload would create.
+    /// A refusal of pods that a workload would create.
     #[error("{place}: {denial}")]
     Template { place: String, denial: Box<Denial> },
     #[error("the {kind} can't be read ({error}): see kubectl explain {kind}")]
@@ -263,7 +264,7 @@ pub enum Denial {
         "{path} does not judge {kind} (API version {api_version:?}): remove it from the rules of Cardgate's webhook configuration"
     )]
     Kind {
-        /// The path of the request.
+        /// The URL path of the request.
         path: &'static str,
         kind: String,
         api_version: String,
@@ -271,7 +272,7 @@ pub enum Denial {
 }
 
 impl Denial {
-    /// One word for metrics, logs and programs.
+    /// The reason as one word, for metrics, logs and programs.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::CardName(_) => "CardNameInvalid",
@@ -323,8 +324,8 @@ impl Denial {
         }
     }
 
-    /// Whether the same was wrong before, by as much or more: an update that leaves it so has not made it wrong, and may be on the way to
-    /// mend it.
+    /// Whether the object had the same fault before, to the same or a greater degree. An update that keeps such a fault did
+    /// not cause it, and may be on the way to mend it.
     pub fn is_no_worse_than(&self, before: &Self) -> bool {
         match (self, before) {
             (
@@ -366,9 +367,9 @@ impl Denial {
         }
     }
 
-    /// What Kubernetes' clients are told: HTTP status code and `status.reason`. kubectl shows what is forbidden in its own
-    /// words, with the file and the webhook, and what is invalid without them; so a refusal is a 403, whatever it is for, and
-    /// only a call that should not have come is another.
+    /// Returns what Kubernetes' clients are told: HTTP status code and `status.reason`. kubectl shows a forbidden request in
+    /// its own words, with the file and the webhook, but an invalid one without them. So every refusal is a 403, whatever
+    /// its reason. Only a call that should not have come has another status.
     pub fn status(&self) -> (u16, &'static str) {
         match self {
             Self::Kind { .. } => (400, "BadRequest"),
@@ -377,7 +378,7 @@ impl Denial {
     }
 }
 
-/// The first few of these.
+/// Joins the first few of the texts; "..." stands for the rest.
 pub(crate) fn few<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
     const FEW: usize = 8;
     let mut few = String::new();

@@ -1,4 +1,4 @@
-//! From the body of a request to the body of its answer: all that the door does, apart from HTTP.
+//! Turns the body of a request into the body of its answer: all that the door does, apart from HTTP.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::validate::{advice, queue, workload};
 use crate::view::{Fresh, Lookup, View};
 use crate::warning::{Meant, Warning};
 
-/// How often one request may ask the API server: once for its group, its namespace and its queue each, once more for the
+/// How often one request may ask the API server: once each for its group, its namespace and its queue, once more for the
 /// queue if the group turned out to have another, and for some claims and their classes.
 const MAX_LOOKUPS: usize = 16;
 
@@ -37,51 +37,51 @@ pub enum Outcome {
     Allowed,
     /// Let through with changes.
     Patched,
-    /// Refused, in words for whoever sent it.
+    /// Refused, in words for the user who sent it.
     Denied,
     /// Not answered by a review.
     Error,
 }
 
-/// Who counts what the door does.
+/// Counts what the door does.
 pub trait Counts: Send + Sync {
-    /// A request was refused.
+    /// Counts a refused request.
     fn denied(&self, denial: &Denial);
 
-    /// The API server was asked.
+    /// Counts a question to the API server.
     fn lookup(&self, lookup: &Lookup, answered: bool);
 }
 
-/// Nobody counts.
+/// Counts nothing.
 impl Counts for () {
     fn denied(&self, _: &Denial) {}
 
     fn lookup(&self, _: &Lookup, _: bool) {}
 }
 
-/// An answer, as HTTP needs it.
+/// An answer, in the form that HTTP needs.
 #[derive(Debug)]
 pub struct Reply {
-    /// HTTP status. 200 wherever there is a review to answer, also where its answer is no.
+    /// HTTP status. It is 200 wherever there is a review to answer, even where the answer is a refusal.
     pub status: u16,
-    /// The review, or, beside 200, a text.
+    /// The review; with a status other than 200, a text.
     pub body: Vec<u8>,
     /// What became of the request.
     pub outcome: Outcome,
 }
 
-/// What is said to a request.
+/// The decision about a request.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// Why it is refused, if it is.
+    /// Why the request is refused, if it is.
     pub denial: Option<Denial>,
-    /// What its author is told.
+    /// What the request's author is told.
     pub warnings: Vec<Warning>,
     patch: PodPatch,
 }
 
 impl Verdict {
-    /// What is written on the object, as a JSON patch; empty where nothing is.
+    /// What is written on the object, as a JSON patch; empty where nothing is written.
     pub fn patch(&self) -> serde_json::Result<serde_json::Value> {
         serde_json::to_value(&self.patch)
     }
@@ -98,7 +98,7 @@ impl Verdict {
 /// A verdict, and the uid of the review that it answers.
 type Judged<'b> = (Text<'b>, Verdict);
 
-/// Why there is no review in the answer. The API server then acts by its `failurePolicy`.
+/// Why the answer contains no review. The API server then acts by its `failurePolicy`.
 #[derive(Debug, Error)]
 pub enum Failure {
     /// The body is no review.
@@ -107,7 +107,7 @@ pub enum Failure {
     /// Not everything has been read yet.
     #[error("the webhook is starting and has not read everything yet, {} among it: try again", .0.join(", "))]
     NotReady(Vec<&'static str>),
-    /// The API server did not say what the decision rests on.
+    /// The API server did not answer a question that the decision rests on.
     #[error("could not ask the API server for {lookup}: {source}")]
     Lookup {
         /// What was asked.
@@ -133,7 +133,7 @@ impl Failure {
     }
 }
 
-/// The door. Shared by all workers, and changed by none.
+/// The door. All workers share it, and none changes it.
 pub struct Door {
     knowledge: Arc<Knowledge>,
     lookups: Arc<dyn Lookups>,
@@ -173,7 +173,7 @@ impl Door {
             })
         });
         reply.unwrap_or_else(|failure| {
-            // It may quote what was sent.
+            // The error text may quote what was sent.
             let text = shorten(failure.to_string());
             warn!(path = endpoint.path(), status = failure.status(), "{text}");
             Reply {
@@ -184,7 +184,7 @@ impl Door {
         })
     }
 
-    /// What is said to the body of a request, for whoever writes it down otherwise.
+    /// Decides on the body of a request, for a caller that writes the answer in another form.
     pub async fn verdict(&self, endpoint: Endpoint, body: &[u8]) -> Result<Verdict, Failure> {
         Ok(self.judge(endpoint, body).await?.1)
     }
@@ -200,7 +200,7 @@ impl Door {
     async fn mutate<'b>(&self, body: &'b [u8]) -> Result<Judged<'b>, Failure> {
         let request = match review::parse::<Pod<Text<'_>>, IgnoredAny>(body) {
             Ok(request) => request,
-            // The object alone may be what can't be read; then there is a review to answer.
+            // Perhaps only the object can't be read; then there is a review to answer.
             Err(error @ ReviewError::Json(_)) => {
                 let request: RawRequest<'_> = review::parse(body).map_err(|_| error)?;
                 return match request.kind.as_pair() {
@@ -229,9 +229,9 @@ impl Door {
         })
     }
 
-    /// A Binding's metadata is read like a pod's, and it has nothing else of interest.
+    /// Reads a Binding's metadata like a pod's; nothing else of a Binding matters.
     fn strip_binding<'b>(&self, request: &CreateRequest<'b, Pod<Text<'b>>>) -> Result<Judged<'b>, Failure> {
-        // Who is a scheduler is not known before.
+        // Before that the schedulers are not known.
         self.ready()?;
         let Some(object) = &request.object else {
             return Ok(self.allow(request, PodPatch::default(), Vec::new()));
@@ -284,7 +284,8 @@ impl Door {
         })
     }
 
-    /// Lets everything in. What is not known yet, or can't be asked, is no reason to make anybody wait for advice.
+    /// Lets everything in, with or without advice. No user has to wait for advice that needs something not known yet or not
+    /// answered.
     async fn advise<'b>(&self, body: &'b [u8]) -> Result<Judged<'b>, Failure> {
         let request: RawRequest<'_> = review::parse(body)?;
         let warnings = match self.decide(|view| advice::judge(&request, view)).await {
@@ -344,8 +345,8 @@ impl Door {
         Ok(judged)
     }
 
-    /// Decides by what is known, and asks the API server where the decision would rest on what a watch may not have delivered
-    /// yet.
+    /// Decides by what is known. Asks the API server where the decision would rest on something that a watch may not have
+    /// delivered yet.
     async fn decide<T>(&self, judge: impl Fn(View<'_>) -> Result<T, Stop>) -> Result<Result<T, Denial>, Failure> {
         let (configured, mut fresh) = (self.knowledge.configured(), Fresh::default());
         let began = Instant::now();
@@ -365,12 +366,13 @@ impl Door {
         }
     }
 
-    /// Asks the API server for what a request needs to know that has been judged since `began`.
+    /// Asks the API server for what a request needs to know; its judging began at `began`.
     async fn ask(&self, lookup: Lookup, fresh: &mut Fresh, began: Instant) -> Result<(), Failure> {
         if fresh.len() == MAX_LOOKUPS {
             return Err(Failure::Undecided);
         }
-        // Of claims all or nothing is said that is sure, and whoever waits keeps others waiting.
+        // Once a claim is unknown, nothing certain can be said of the pod's claims, and a review that waits keeps others
+        // waiting.
         let is_in_vain = lookup.is_about_claims() && fresh.lacks_claims();
         let found = if began.elapsed() < ASKING && !is_in_vain {
             self.lookups.find(&lookup).await
@@ -429,12 +431,12 @@ fn unknown_kind<O, P>(endpoint: Endpoint, request: &Request<'_, O, P>) -> Denial
     }
 }
 
-/// An annotation of a pod, as the log shows it: nobody fills the log with what they wrote.
+/// An annotation of a pod, as the log shows it: cut, so that no user can fill the log.
 fn logged<'p>(pod: &'p Pod<Text<'_>>, key: &str) -> Option<Cow<'p, str>> {
     pod.metadata.annotations.get(key).map(excerpt)
 }
 
-/// A pod's name, or the prefix from which the API server will make one.
+/// A pod's name, or the prefix from which the API server will generate one.
 fn display_name<'p>(name: &'p str, pod: &'p Pod<Text<'_>>) -> &'p str {
     match (name, &pod.metadata.generate_name) {
         ("", Some(prefix)) => prefix.as_ref(),

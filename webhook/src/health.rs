@@ -10,11 +10,11 @@ use programs::readiness::Readiness;
 use crate::knowledge::Knowledge;
 use crate::tls::ServingCertificate;
 
-/// A review that takes so long hangs, and so does the thread that it is on: API servers wait for 5 s, and what a review asks
-/// for itself has a limit of its own. The kubelet is told then to start this webhook anew.
+/// A review that takes this long hangs, and so does its thread: API servers wait for 5 s, and what a review itself asks of
+/// the API server has a limit of its own. The kubelet is then told to restart this webhook.
 pub const LONGEST_REVIEW: Duration = Duration::from_secs(30);
 
-/// Whether the reviews that are under way end, and what readiness depends on.
+/// Whether reviews under way still end, and what readiness depends on.
 #[derive(Debug)]
 pub struct Health {
     knowledge: Arc<Knowledge>,
@@ -39,7 +39,7 @@ impl Drop for Review<'_> {
 }
 
 impl Health {
-    /// Health of a webhook with this knowledge and this certificate.
+    /// The health of a webhook with this knowledge and this certificate.
     pub fn new(knowledge: Arc<Knowledge>, certificate: Arc<ServingCertificate>) -> Self {
         Self {
             knowledge,
@@ -50,7 +50,7 @@ impl Health {
         }
     }
 
-    /// A review begins.
+    /// Records that a review begins.
     pub fn begin(&self) -> Review<'_> {
         self.begin_at(Instant::now())
     }
@@ -61,7 +61,7 @@ impl Health {
         Review { health: self, began }
     }
 
-    /// Why the webhook does not seem to be alive; none where it does.
+    /// Why the webhook does not seem to be alive; `None` if it does.
     pub fn trouble(&self) -> Option<String> {
         let oldest = self.under_way().first().map(|(began, _)| began.elapsed())?;
         let seconds = oldest.as_secs();
@@ -69,21 +69,21 @@ impl Health {
     }
 
     fn under_way(&self) -> MutexGuard<'_, BTreeSet<(Instant, u64)>> {
-        // Each change is one call, so whoever panicked meanwhile left nothing half done.
+        // Each change is a single call, so a thread that panicked while it held the lock left nothing half done.
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on no new requests should come.
+    /// Says that no new requests should come from now on.
     pub fn drain(&self) {
         self.readiness.drain();
     }
 
-    /// Whether no new requests should come.
+    /// Whether new requests should stay away.
     pub fn is_draining(&self) -> bool {
         self.readiness.is_draining()
     }
 
-    /// Whether requests should come, and a text that says why not, or what else there is to know.
+    /// Whether requests should come, and a text that says why not or what else there is to know.
     pub fn readiness(&self) -> (bool, String) {
         let mut missing = self.knowledge.missing();
         if !self.certificate.is_present() {

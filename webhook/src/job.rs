@@ -1,4 +1,4 @@
-//! The door for `batch/v1` Jobs that ask for their cards in advance: they are suspended until their queue lets them in as a
+//! The door for `batch/v1` Jobs that ask for their cards in advance. They are suspended until their queue lets them in as a
 //! whole (docs/rules.md, **Enqueue**).
 
 use crds::job::Job;
@@ -14,20 +14,21 @@ use crate::warning::Warning;
 /// A Job that is let through.
 #[derive(Debug, Default, PartialEq)]
 pub struct Held {
-    /// What is written on it.
+    /// What is written on the Job.
     pub patch: PodPatch,
-    /// What its author is told.
+    /// What the Job's author is told.
     pub warnings: Vec<Warning>,
 }
 
-/// Holds a Job that is created to run, and one that is resumed by anybody but the operator, which the API server does not
-/// send here. Only the first of the two is what its author wanted: the other is told. One that asks for nothing in advance any more is let go.
+/// Suspends a Job that is created to run, and a Job that anybody but the operator resumes; the API server does not send the
+/// operator's updates here. Only in the first case this is what the author wants, so the second gets a warning. A Job that
+/// no longer asks for cards in advance is let go.
 pub fn hold(request: &RawRequest<'_>) -> Result<Held, Denial> {
     let Some(object) = request.object else {
         return Ok(Held::default());
     };
     let job = read(object)?;
-    // It makes no pods any more, and its finalizers are taken off, open door or not.
+    // A Job being deleted makes no pods any more. Its finalizers are then taken off, and this must pass the door.
     if job.metadata.deletion_timestamp.is_some() {
         return Ok(Held::default());
     }
@@ -47,8 +48,8 @@ pub fn hold(request: &RawRequest<'_>) -> Result<Held, Denial> {
     })
 }
 
-/// A Job without a request carries no mark: nobody would ever take it off. Where it was held until now, it is resumed; where its author has
-/// suspended it, it stays so.
+/// Removes the mark from a Job without a card request, since nobody would remove it later. A Job that was held until now is
+/// resumed. A Job that its author has suspended stays suspended.
 fn let_go(job: &Job<Text<'_>>, old: Option<&Job<Text<'_>>>) -> Held {
     let is_held = |job: &Job<Text<'_>>| job.metadata.annotations.contains_key(JOB_HELD);
     if !is_held(job) {
@@ -62,8 +63,9 @@ fn let_go(job: &Job<Text<'_>>, old: Option<&Job<Text<'_>>>) -> Held {
     }
 }
 
-/// Whether it makes no pods any more: as the API server has it. The status in what is asked for says whatever its author wrote there, or left there
-/// of an earlier Job, and is dropped after webhooks have seen it.
+/// Whether the Job has finished and makes no pods any more, as the API server has stored it. The status in the submitted
+/// object says whatever its author wrote there, or left there of an earlier Job. The API server drops it after the webhooks
+/// have seen it.
 fn is_over(old: Option<&Job<Text<'_>>>) -> bool {
     old.is_some_and(Job::is_finished)
 }

@@ -1,7 +1,7 @@
 //! What the door knows of the cluster: a read-only view in memory, fed by watches.
 //!
-//! Each kind has a [`Store`] of the few facts that a decision needs. A watch changes one entry at a time; a request reads
-//! single entries. What a store does not have (yet) is asked of the API server, see [`crate::lookup`].
+//! Each kind has a [`Store`] of the few facts that a decision needs. A watch changes one entry at a time, and a request
+//! reads single entries. The API server is asked for what a store does not have (yet), see [`crate::lookup`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,14 +23,14 @@ use kube::core::error_boundary::InvalidObject;
 /// The annotations or labels of an object.
 type Texts = BTreeMap<String, String>;
 
-/// What matters of a Queue.
+/// The facts of a Queue that decisions need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueueFacts {
     /// Whether it takes pods.
     pub condition: QueueCondition,
     /// The text of `card.volcano.sh/namespaces`; empty where it is not set.
     pub selector: Box<str>,
-    /// Its limits, its place among the others, and the namespaces that may use it.
+    /// The queue's limits, its place among other queues, and the namespaces that may use it.
     pub terms: QueueTerms,
 }
 
@@ -39,14 +39,14 @@ pub struct QueueFacts {
 pub enum QueueCondition {
     /// It takes pods.
     Open,
-    /// It takes none; with its state.
+    /// It takes none; holds the queue's state.
     NotOpen(Box<str>),
-    /// The object is not what a Queue should be; with what is wrong.
+    /// The object is not a valid Queue; holds what is wrong.
     Unreadable(Box<str>),
 }
 
 impl QueueFacts {
-    /// Reads a Queue, or what could be read of it.
+    /// Reads a Queue, or as much of it as could be parsed.
     pub fn read(queue: &Result<Queue, InvalidObject>) -> Self {
         let (metadata, condition) = match queue {
             Ok(queue) => {
@@ -75,19 +75,19 @@ impl QueueFacts {
     }
 }
 
-/// What matters of a card name.
+/// The facts of a card name that decisions need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CardFacts {
-    /// The Kubernetes resource that it stands for.
+    /// The Kubernetes resource that the name stands for.
     pub resource: Arc<str>,
-    /// What devices that are this card say of themselves.
+    /// What the devices that are this card say of themselves.
     pub devices: Arc<[CardDevice]>,
-    /// Resources by which classes of devices provide it.
+    /// The resources by which classes of devices provide the card.
     pub provided_as: Arc<[String]>,
 }
 
 impl From<&str> for CardFacts {
-    /// A card that no device is.
+    /// A card without any device.
     fn from(resource: &str) -> Self {
         Self {
             resource: resource.into(),
@@ -108,12 +108,12 @@ impl From<CardType> for CardFacts {
     }
 }
 
-/// What matters of a Namespace.
+/// The facts of a Namespace that decisions need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NamespaceFacts {
-    /// What selectors of queues are compared with.
+    /// The labels that selectors of queues are compared with.
     pub labels: Texts,
-    /// The queue that it names for pods that name none.
+    /// The queue that the namespace names for pods that name none.
     pub queue: Option<Box<str>>,
 }
 
@@ -127,10 +127,11 @@ impl NamespaceFacts {
     }
 }
 
-/// A `PodGroup` as it is asked for: nothing else of it is read, for its author may make it as long as an object can be.
+/// A `PodGroup` as the webhook asks for it. Nothing else of it is read, since its author may make it as long as an object
+/// can be.
 pub type WatchedGroup = Guarded<PodGroup, GroupQueue<Box<str>>>;
 
-/// What matters of a `PodGroup`.
+/// The facts of a `PodGroup` that decisions need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupFacts {
     /// The queue of its pods.
@@ -138,12 +139,12 @@ pub struct GroupFacts {
 }
 
 impl GroupFacts {
-    /// Reads a `PodGroup`; one that can't be read names no queue.
+    /// Reads a `PodGroup`. A `PodGroup` that can't be read names no queue.
     pub fn read(group: &WatchedGroup) -> Self {
         Self::naming(group.object.as_ref().ok().and_then(|group| group.spec.queue.as_deref()))
     }
 
-    /// Of a `PodGroup` that names this queue.
+    /// The facts of a `PodGroup` that names this queue.
     pub fn naming(queue: Option<&str>) -> Self {
         Self {
             queue: non_empty(queue),
@@ -159,7 +160,7 @@ fn non_empty(text: Option<&str>) -> Option<Box<str>> {
     text.filter(|text| !text.is_empty()).map(Into::into)
 }
 
-/// The facts of one kind, by name. Reading one entry takes a shared lock for as long as it takes to find it.
+/// The facts of one kind, by name. Reading an entry holds a shared lock only while the entry is looked up.
 #[derive(Debug)]
 pub struct Store<V> {
     entries: RwLock<HashMap<Box<str>, V>>,
@@ -182,13 +183,13 @@ impl<V: Clone> Store<V> {
         entries.get(name).cloned()
     }
 
-    /// What `choose` makes of every object that it chooses, in no order.
+    /// Applies `choose` to every object and returns the results that are not `None`, in no order.
     pub fn select<T>(&self, choose: impl Fn(&str, &V) -> Option<T>) -> Vec<T> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries.iter().filter_map(|(name, facts)| choose(name, facts)).collect()
     }
 
-    /// Whether `wanted` says so of any object.
+    /// Whether `wanted` is true of any object.
     pub fn any(&self, wanted: impl Fn(&V) -> bool) -> bool {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries.values().any(wanted)
@@ -210,20 +211,20 @@ impl<V: Clone> Store<V> {
             .remove(name);
     }
 
-    /// Replaces everything by a complete list. From now on the store is [listed](Self::is_listed).
+    /// Replaces all entries by a complete list. From now on the store is [listed](Self::is_listed).
     pub fn replace(&self, mut entries: HashMap<Box<str>, V>) {
         entries.shrink_to_fit();
         *self.entries.write().unwrap_or_else(PoisonError::into_inner) = entries;
         self.listed.store(true, Ordering::Release);
     }
 
-    /// Whether the store has held a complete list.
+    /// Whether the store has ever held a complete list.
     pub fn is_listed(&self) -> bool {
         self.listed.load(Ordering::Acquire)
     }
 }
 
-/// All that the door knows.
+/// All that the door knows of the cluster.
 #[derive(Debug, Default)]
 pub struct Knowledge {
     /// Queues by name.
@@ -232,32 +233,33 @@ pub struct Knowledge {
     pub groups: Store<Arc<GroupFacts>>,
     /// Namespaces by name.
     pub namespaces: Store<Arc<NamespaceFacts>>,
-    /// The cards by name.
+    /// Cards by name.
     pub card_types: Store<CardFacts>,
     listed_resources: ArcSwap<Vec<String>>,
     configured: ArcSwap<Configured>,
 }
 
-/// The configuration, as the door knows it: exchanged as a whole, so that no request sees half of a change.
+/// The configuration, as the door knows it. It is exchanged as a whole, so that no request sees half of a change.
 #[derive(Debug, Default)]
 pub struct Configured {
-    /// What is in force.
+    /// The configuration in force.
     pub configuration: Arc<Configuration>,
-    /// Why the newest is not in force, if so.
+    /// Why the newest configuration is not in force, if it is not.
     pub problem: Option<String>,
-    /// Whether one has been in force.
+    /// Whether a configuration has ever been in force.
     pub is_known: bool,
 }
 
 impl Knowledge {
-    /// Whether the operator lists a resource for the policies as one of cards: nodes had such, or a class of devices may have. The same
-    /// pods are held by the door that the policies want held.
+    /// Whether the operator lists a resource for the policies as a resource of cards, because nodes had such cards or a
+    /// class of devices may provide them. So the door holds the same pods that the policies want held.
     pub fn lists(&self, resource: &str) -> bool {
         let listed = self.listed_resources.load();
         listed.iter().any(|pattern| matches(pattern, resource))
     }
 
-    /// Takes what the operator lists for the policies. What names its class is held by that: not all of it is for cards.
+    /// Takes what the operator lists for the policies. Leaves out resources that name a class of devices: pods that request
+    /// one are held because they name a class, and not every such resource is for cards.
     pub fn list_resources(&self, list: &str) {
         let listed = list.split(',').filter(|pattern| !pattern.is_empty());
         let listed = listed.filter(|pattern| !pattern.starts_with(RESOURCE_OF_CLASS));
@@ -265,7 +267,7 @@ impl Knowledge {
             .store(Arc::new(listed.map(str::to_owned).collect()));
     }
 
-    /// What is known of the devices that are cards, without any class.
+    /// What is known of the devices that are cards, without any classes.
     pub fn catalogue(&self) -> Catalogue {
         let configured = self.configured();
         let mut catalogue = Catalogue::new(&configured.configuration.cardgate.card_drivers);
@@ -279,12 +281,13 @@ impl Knowledge {
         catalogue
     }
 
-    /// The configuration as it is now.
+    /// The configuration at this moment.
     pub fn configured(&self) -> Arc<Configured> {
         self.configured.load_full()
     }
 
-    /// Puts a configuration in force, or keeps the one that is, if there is one; `problem` says why the newest is not.
+    /// Puts a configuration in force. Without one, keeps the one in force, if any; `problem` says why the newest is not in
+    /// force.
     pub fn configure(&self, in_force: Option<Arc<Configuration>>, problem: Option<String>) {
         let before = self.configured();
         self.configured.store(Arc::new(Configured {
@@ -294,7 +297,7 @@ impl Knowledge {
         }));
     }
 
-    /// What has not been read once; nothing that needs knowledge is decided before this is empty.
+    /// What has never been read so far. Nothing that needs knowledge is decided before this is empty.
     pub fn missing(&self) -> Vec<&'static str> {
         [
             ("queues", self.queues.is_listed()),
@@ -319,7 +322,7 @@ impl Knowledge {
     }
 }
 
-/// The name of a `PodGroup` in [`Knowledge::groups`].
+/// The key of a `PodGroup` in [`Knowledge::groups`].
 pub fn group_key(namespace: &str, name: &str) -> String {
     [namespace, "/", name].concat()
 }

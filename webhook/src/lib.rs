@@ -1,7 +1,7 @@
 //! The door of Cardgate: mutating and validating admission.
 //!
 //! It decides nothing about quota. It reads what users write, refuses what is malformed or not allowed, and marks the pods
-//! that the operator must decide on. A request takes this way:
+//! that the operator must decide on. A request passes these modules:
 //!
 //! ```text
 //! server ─ bytes ─▶ door ─ review ─▶ pod | validate ─▶ denial | patch + warnings ─▶ door ─▶ server
@@ -9,7 +9,7 @@
 //!                  lookup ◀─ missing ─ knowledge ◀─ watch ◀─ API server
 //! ```
 //!
-//! Without the feature `server` it is the judgement alone: for whoever wants it without a port, a clock or a cluster.
+//! Without the feature `server` the crate contains only the judgement, for callers that need no port, clock or cluster.
 
 #[cfg(feature = "server")]
 pub mod api_lookups;

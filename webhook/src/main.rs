@@ -1,4 +1,4 @@
-//! `webhook`: wiring.
+//! The program `webhook`: reads its flags and starts its parts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +23,13 @@ use webhook::server::{self, Diagnosed};
 use webhook::tls::{self, ServingCertificate};
 use webhook::watch::{self, Fed};
 
-/// More workers than this gain nothing: one answers some 20,000 reviews a second.
+/// One worker answers some 20,000 reviews a second, so more workers than this gain nothing.
 const MAX_DEFAULT_WORKERS: usize = 2;
-/// How long an idle connection of an API server is kept. Opening one costs more than a hundred reviews.
+/// How long an idle connection of an API server is kept open. Opening a connection costs more than a hundred reviews.
 const KEEP_ALIVE: Duration = Duration::from_mins(2);
-/// Connections of API servers at once: each opens one for every request under way, of which it has 200 by default.
+/// Connections of API servers at once. An API server opens one for every request under way, 200 by default.
 const CONNECTIONS: usize = 512;
-/// How long requests under way may take when the program ends: the API server gives up on them by then.
+/// How long requests under way may take when the program ends. After that time the API server has given up on them.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn main() -> anyhow::Result<()> {
@@ -39,7 +39,7 @@ fn main() -> anyhow::Result<()> {
     provider()
         .install_default()
         .map_err(|_| anyhow!("a crypto provider is already installed"))?;
-    // Watches and signals; the reviews are answered by threads of their own.
+    // This runtime runs watches and signals; reviews are answered by threads of their own.
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -110,8 +110,8 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns when the program should stop. SIGTERM leaves the API servers time to notice; whoever presses Ctrl+C, or signals
-/// twice, does not want to wait.
+/// Returns when the program should stop. After SIGTERM it first waits for `delay`, so that the API servers notice. After
+/// Ctrl+C or a second signal it returns at once.
 async fn wait_for_shutdown(health: &Health, delay: Duration) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

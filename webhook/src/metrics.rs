@@ -20,7 +20,7 @@ use crate::view::Lookup;
 
 /// First bucket of durations, in seconds: a decision takes about ten microseconds.
 const FASTEST: f64 = 0.000_01;
-/// Buckets of durations: each four times the one before, up to 2.6 s.
+/// Number of buckets of durations. Each is four times the one before, up to 2.6 s.
 const BUCKETS: u16 = 10;
 
 /// Labels of a request.
@@ -118,7 +118,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A request was answered.
+    /// Records that a request was answered.
     pub fn answered(&self, endpoint: Endpoint, outcome: Outcome, duration: Duration) {
         let path = endpoint.path();
         self.requests
@@ -126,12 +126,12 @@ impl Metrics {
             .observe(duration.as_secs_f64());
     }
 
-    /// Counts whom a port turns away.
+    /// Counts the requests that a port turns away.
     pub fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
-    /// A watch failed and starts again.
+    /// Records that a watch failed and starts again.
     pub fn watch_failed(&self, kind: &'static str) {
         self.watch_errors.get_or_create(&KindLabels { kind }).inc();
     }
@@ -141,7 +141,7 @@ impl Metrics {
         &self.configuration
     }
 
-    /// Whether the newest certificate is in use.
+    /// Records whether the newest certificate is in use.
     pub fn certificate(&self, valid: bool) {
         self.certificate_valid.set(i64::from(valid));
     }

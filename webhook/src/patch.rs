@@ -1,6 +1,6 @@
 //! The JSON patch (RFC 6902) that holds a pod back until its quota is granted.
 //!
-//! Applied to its own result it changes nothing: where everything is in place the patch is empty. So it does not matter how
+//! Applied to its own result the patch changes nothing: where everything is in place, it is empty. So it does not matter how
 //! often the API server calls again after other webhooks (`reinvocationPolicy: IfNeeded`).
 
 use std::borrow::Cow;
@@ -14,14 +14,14 @@ use serde::ser::{Serialize, Serializer};
 
 use crate::warning::Warning;
 
-/// What the door does besides what the documents ask for.
+/// What the door does beyond what the documents ask for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// A scheduler that this cluster does not have; pods that name it get the default scheduler.
+    /// A scheduler that this cluster does not have. Pods that name it get the default scheduler.
     pub replace_scheduler_name: Option<String>,
 }
 
-/// What the mark on a suspended Job says; only that it is there counts.
+/// The value of the mark on a suspended Job. Only the presence of the mark counts.
 const HELD: &str = "true";
 /// The scheduler of every Kubernetes cluster.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -36,7 +36,7 @@ pub struct PodPatch {
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 enum Operation {
-    /// Adds the member, or replaces the one that is there.
+    /// Adds the member, or replaces an existing one.
     Add {
         path: Cow<'static, str>,
         value: Value,
@@ -49,7 +49,7 @@ enum Operation {
 #[derive(Debug, Clone, PartialEq)]
 enum Value {
     Text(Cow<'static, str>),
-    /// An object of one text.
+    /// An object with a single text member.
     Entry(&'static str, String),
     Gate,
     Gates,
@@ -71,13 +71,13 @@ impl Serialize for Value {
 }
 
 impl PodPatch {
-    /// Whether nothing is changed.
+    /// Whether the patch changes nothing.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
 
-    /// What is written on every pod that comes by: it has no results of an admission, and a scheduler that there is; and it
-    /// carries the mark of `CrossQuota` only if that decides where the pod goes.
+    /// The part of the patch that every pod gets. It removes the results of an admission, replaces a scheduler that this
+    /// cluster does not have, and removes the mark of `CrossQuota` unless `CrossQuota` decides where the pod goes.
     fn correct(pod: &Pod<Text<'_>>, cross_quota: bool, options: &Options, warnings: &mut Vec<Warning>) -> Self {
         let mut operations = Vec::new();
         if !cross_quota && pod.metadata.labels.contains_key(CROSS_QUOTA_LABEL) {
@@ -107,13 +107,13 @@ impl PodPatch {
         Self { operations }
     }
 
-    /// What is written on a pod that is none of Cardgate's business: besides what every pod gets, it loses the gate, which nobody would take off
-    /// any more.
+    /// The patch of a pod that does not concern Cardgate. Beyond what every pod gets, it removes the gate, which nobody
+    /// would take off later.
     pub fn leave(pod: &Pod<Text<'_>>, options: &Options, warnings: &mut Vec<Warning>) -> Self {
         let mut patch = Self::correct(pod, false, options, warnings);
         let gates = pod.spec.scheduling_gates.iter().enumerate();
         let own = gates.filter(|(_, gate)| gate.name.as_ref().is_some_and(|name| name.as_ref() == GATE));
-        // The last first: with each, those behind it move.
+        // The last gate is removed first, since each removal moves those behind it.
         let removed = own.rev().map(|(place, _)| Operation::Remove {
             path: format!("/spec/schedulingGates/{place}"),
         });
@@ -125,8 +125,8 @@ impl PodPatch {
         patch
     }
 
-    /// Holds a managed pod: the gate, its queue as annotation and as label, and the mark of `CrossQuota` where that decides
-    /// where the pod goes, besides what every pod gets.
+    /// Holds a managed pod. Beyond what every pod gets, it adds the gate, the queue as annotation and as label, and the mark
+    /// of `CrossQuota` where `CrossQuota` decides where the pod goes.
     pub fn hold(
         pod: &Pod<Text<'_>>,
         queue: Option<&str>,
@@ -173,7 +173,7 @@ impl PodPatch {
         patch
     }
 
-    /// Takes members off: each is a map of the object and a key of it.
+    /// Removes members, each given as a map of the object and a key in that map.
     pub fn without(members: &[(&str, &str)]) -> Self {
         let remove = |(map, key): &(&str, &str)| Operation::Remove {
             path: pointer(map, key),
@@ -198,7 +198,7 @@ impl PodPatch {
         patch
     }
 
-    /// Takes the mark of a held Job off; and where it is to be resumed, the suspension.
+    /// Removes the mark of a held Job. If the Job is to be resumed, removes the suspension too.
     pub fn let_go(is_resumed: bool) -> Self {
         let mut patch = Self::without(&[("/metadata/annotations", JOB_HELD)]);
         if is_resumed {
@@ -224,7 +224,7 @@ impl PodPatch {
         });
     }
 
-    /// Sets one label or annotation. An empty map may be absent or `null`, so it is written as a whole.
+    /// Sets one label or annotation. An empty map may be absent or `null`, so the map is then written as a whole.
     fn add_entry(&mut self, map: &'static str, is_empty: bool, key: &'static str, value: &str) {
         let value = value.to_owned();
         self.operations.push(if is_empty {

@@ -1,4 +1,4 @@
-//! The door for pods: what is refused, and what is written on a pod that is let in to wait for its quota.
+//! The door for pods: what it refuses, and what it writes on a pod that it lets in to wait for quota.
 
 use crds::card_resources::is_extended;
 use crds::configuration::UnqueuedCards;
@@ -25,15 +25,15 @@ use crate::warning::Warning;
 /// A pod that is let in.
 #[derive(Debug, Default, PartialEq)]
 pub struct Admitted {
-    /// What is written on it.
+    /// What is written on the pod.
     pub patch: PodPatch,
-    /// What its author is told.
+    /// What the pod's author is told.
     pub warnings: Vec<Warning>,
-    /// Its queue, if it is managed.
+    /// The pod's queue, if the pod is managed.
     pub resolved: Option<Resolved>,
 }
 
-/// Judges a pod that is being created. Pods that are none of Cardgate's business come out as they went in.
+/// Judges a pod that is being created. Pods that do not concern Cardgate are left unchanged.
 pub fn judge(
     pod: &Pod<Text<'_>>,
     user: &str,
@@ -42,13 +42,15 @@ pub fn judge(
     view: View<'_>,
     options: &Options,
 ) -> Result<Admitted, Stop> {
-    // A mirror pod shows what a node runs by itself. Whoever else says so is judged as everybody.
+    // A mirror pod shows what a node runs by itself. Only a kubelet may say so; a pod of anybody else is judged like every
+    // other.
     let is_mirror_pod = by_kubelet && pod.metadata.annotations.contains_key(MIRROR_POD);
     if EXEMPT_NAMESPACES.contains(&namespace) || is_mirror_pod {
         return Ok(Admitted::default());
     }
     check_results(pod)?;
-    // Whoever reads it: where schedulers ask, nothing else of the pod need concern the door.
+    // Checked on every pod where `CrossQuota` is configured, even if nothing else of the pod concerns the door: schedulers
+    // ask for it.
     if let Some(strategy) = pod.metadata.annotations.get(SCORING_STRATEGY)
         && view.configuration().cross_quota.is_some()
     {
@@ -70,16 +72,17 @@ pub fn judge(
     if !view.is_complete() {
         return Err(Stop::NotReady);
     }
-    // Each is compared with all cards. Whoever makes up thousands is refused before, whatever they would turn out to be.
+    // Each resource is compared with all cards. So a pod that names thousands of resources is refused first, whatever they
+    // are.
     let resources = extended_resources(&pod.spec)?;
     let asks_for_cards = resources.iter().any(|resource| view.is_card_resource(resource));
     let is_charged_for_cards = !concerned && (asks_for_cards || names_classes) && charges_cards(namespace, view)?;
     let managed = concerned || asks_for_cards && is_charged_for_cards;
-    // Which devices a claim or a class is for, the operator knows: where they are no cards, it lets the pod in at once.
+    // Only the operator knows which devices a claim or a class is for. Where they are not cards, it lets the pod in at once.
     let is_held_for_classes = !managed && names_classes && is_charged_for_cards;
     let mut warnings = Vec::new();
     if !managed && !cross_quota && !is_held_for_classes {
-        // Quantities that can't be read are refused by the API server, in its own words.
+        // The API server refuses quantities that can't be read, in its own words.
         if let Ok(request) = pod_request(&pod.spec) {
             check_unnamed(&request, false, view, &mut warnings)?;
         }
@@ -98,9 +101,10 @@ pub fn judge(
     } else {
         None
     };
-    // Cards that nobody's queue is named for are charged to nobody, if the configuration has it so; the rest of the pod is
-    // the default queue's. Without the queue on it, the operator knows such a pod again. One that names a group has the default queue
-    // written on it: its group may come later, or come to name a queue, which would be charged then for what never waited for it.
+    // Cards for which nothing names a queue are charged to nobody, if the configuration says so (`unqueuedCards`). The rest
+    // of the pod is charged to the default queue. Such a pod gets no queue written on it; by this the operator recognises
+    // it. A pod that names a group does get the default queue written on it. Otherwise its group might be created later, or
+    // name a queue later, and that queue would be charged for a pod that never waited for it.
     let is_unaccounted = !sound.names_cards()
         && asks_for_cards
         && pod.metadata.annotations.get(GROUP_NAME).is_none_or(str::is_empty)
@@ -128,8 +132,8 @@ pub fn judge(
     })
 }
 
-/// Whether cards are charged in a namespace whatever its pods say: it names a queue, or the default queue is charged for those
-/// that name none (docs/rules.md, **Card quota**, `unqueuedCards`).
+/// Whether cards are charged in a namespace whatever its pods say: the namespace names a queue, or the default queue is
+/// charged for pods that name none (docs/rules.md, **Card quota**, `unqueuedCards`).
 fn charges_cards(namespace: &str, view: View<'_>) -> Result<bool, Stop> {
     if view.configuration().cardgate.unqueued_cards == UnqueuedCards::Charge {
         return Ok(true);

@@ -1,4 +1,4 @@
-//! Which queue a pod belongs to, and whether it may use it (docs/rules.md, **Which pods are managed**).
+//! Finds the queue that a pod belongs to, and checks whether the pod may use it (docs/rules.md, **Which pods are managed**).
 
 use crds::keys::{GROUP_NAME, QUEUE_NAME};
 use crds::lean::Text;
@@ -20,18 +20,19 @@ pub struct Resolved {
     pub source: QueueSource,
 }
 
-/// How something names its queue.
+/// How an object names its queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Naming<'a> {
-    /// The queue that it names itself, and where.
+    /// The queue that the object itself names, and where it names it.
     pub own: Option<(&'a str, QueueSource)>,
-    /// The group that it belongs to.
+    /// The group that the object belongs to.
     pub group: Option<&'a str>,
 }
 
 /// Finds the pod's queue: its annotation, else its `PodGroup`'s queue, else its namespace's annotation, else the default
-/// queue. The result is written on the pod for good, so none of the steps is skipped because a watch has not delivered the object yet. What
-/// changed in one that it has delivered counts once the watch says so (docs/security.md, **Lag**).
+/// queue. The result is written on the pod for good. So no step is skipped because a watch has not delivered the object yet.
+/// A change to an object that the watch has delivered counts only once the watch delivers the change (docs/security.md,
+/// **Lag**).
 pub fn resolve(
     pod: &Pod<Text<'_>>,
     namespace: &str,
@@ -46,7 +47,7 @@ pub fn resolve(
     find(&naming, namespace, view, warnings)
 }
 
-/// The same for whatever names a queue in its own way.
+/// Finds the queue of any object that names its queue as `naming` says.
 pub fn find(
     naming: &Naming<'_>,
     namespace: &str,
@@ -88,7 +89,7 @@ pub fn find(
     Ok(resolved)
 }
 
-/// A name that no queue can have would hold the pod for ever, and must not become part of a request's path.
+/// Refuses a name that no queue can have: it would hold the pod for ever, and it must not become part of a request's path.
 fn named(queue: Box<str>, source: QueueSource) -> Result<Resolved, Stop> {
     if is_object_name(&queue) {
         Ok(Resolved { queue, source })
@@ -102,8 +103,8 @@ fn named(queue: Box<str>, source: QueueSource) -> Result<Resolved, Stop> {
     }
 }
 
-/// Checks that the namespace may use the queue. A queue that is not there, or takes no pods, is worth a warning; the pod
-/// waits for it.
+/// Checks that the namespace may use the queue. A queue that does not exist, or takes no pods, causes only a warning: the
+/// pod waits for it.
 pub fn check_access(
     resolved: &Resolved,
     namespace: &str,
@@ -118,7 +119,7 @@ pub fn check_access(
         warnings.push(Warning::QueueMissing { queue: name.to_owned() });
         return Ok(());
     };
-    // From here on only what the API server says itself can refuse the pod.
+    // From here on only an answer of the API server itself can be a reason to refuse the pod.
     let access = match &queue.terms.access {
         Ok(access) => access,
         Err(_) if !fresh => return Err(lookup().into()),

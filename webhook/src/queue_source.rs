@@ -4,14 +4,14 @@ use std::fmt;
 
 use crds::keys::QUEUE_NAME;
 
-/// Where a pod's queue comes from, in the order in which they are asked (docs/rules.md, **Which pods are managed**).
+/// Where a pod's queue comes from, in the order in which the sources are asked (docs/rules.md, **Which pods are managed**).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueueSource {
     /// The pod's own annotation.
     Pod,
     /// The field of a `PodGroup` or of Volcano's Job itself.
     Spec,
-    /// The annotation of the pods that a Job would make.
+    /// The annotation in the pod template of a Job.
     Template,
     /// The `PodGroup` that the pod belongs to.
     Group(String),

@@ -1,6 +1,6 @@
 //! Admission reviews as they come in and go out (`admission.k8s.io/v1`).
 //!
-//! What comes in is read as a lean view that borrows from the body; what goes out is written in one go.
+//! A request is parsed into a lean view that borrows from the body. An answer is serialised in one go.
 
 use std::borrow::Cow;
 
@@ -17,22 +17,23 @@ use crate::denial::Denial;
 use crate::patch::PodPatch;
 use crate::warning::Warning;
 
-/// The only version of the API there is.
+/// The only version of the API.
 const API_VERSION: &str = "admission.k8s.io/v1";
-/// What API servers send, and get back.
+/// The kind that API servers send and get back.
 const KIND: &str = "AdmissionReview";
-/// What the name of a node's user begins with, as the API server authenticates kubelets.
+/// The prefix of a node's user name, as the API server authenticates kubelets.
 const NODE_USER: &str = "system:node:";
-/// The group of nodes' users.
+/// The group that all users of nodes belong to.
 const NODE_GROUP: &str = "system:nodes";
-/// Longest text in a review's answer, in characters. Messages quote what users write, which can be long.
+/// The longest text in a review's answer, in characters. Messages quote what users write, which can be long.
 const MAX_TEXT: usize = 1000;
-/// How many warnings an answer has. The API server passes on 4,096 characters of them, and 256 of each where they are more.
+/// How many warnings an answer has. The API server passes on 4,096 characters of warnings; if they are longer, it cuts each
+/// to 256.
 const MOST_WARNINGS: usize = 16;
-/// How many characters of a text that is too long are kept at its end, where the remedy is.
+/// How many characters at the end of a text that is too long are kept; the remedy stands there.
 const KEPT_END: usize = 300;
 
-/// A body that is no review.
+/// Why a body is not a review.
 #[derive(Debug, Error)]
 pub enum ReviewError {
     /// Not JSON, or JSON of another shape.
@@ -42,7 +43,7 @@ pub enum ReviewError {
     #[error("the body is {kind:?} of {api_version:?}: send an {KIND} of {API_VERSION}")]
     #[expect(missing_docs, reason = "the message says what they are")]
     Kind { kind: String, api_version: String },
-    /// A review without its essence.
+    /// A review without an essential field.
     #[error("the {KIND} has no {0}: send one")]
     Missing(&'static str),
 }
@@ -59,30 +60,30 @@ struct Review<'a, O, P> {
     request: Option<Request<'a, O, P>>,
 }
 
-/// What a review asks. `O` is how the object is read, `P` how the object before an update is.
+/// The request in a review. `O` is the type that the object is read as, `P` the type of the object before an update.
 #[derive(Debug, Deserialize)]
 #[serde(
     rename_all = "camelCase",
     bound(deserialize = "O: Deserialize<'de>, P: Deserialize<'de>")
 )]
 pub struct Request<'a, O, P> {
-    /// What the answer must repeat.
+    /// The uid, which the answer must repeat.
     #[serde(borrow)]
     uid: Option<Text<'a>>,
     #[serde(default)]
     pub(crate) kind: GroupVersionKind<'a>,
-    /// Set where not the object itself is written, but a part of it.
+    /// Set where the request writes a part of the object and not the object itself.
     sub_resource: Option<Text<'a>>,
-    /// Name of the object; empty where the API server is to generate one.
+    /// Name of the object; empty where the API server will generate one.
     name: Option<Text<'a>>,
     namespace: Option<Text<'a>>,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     operation: Option<Text<'a>>,
     #[serde(default)]
     user_info: UserInfo<'a>,
-    /// The object as it would be.
+    /// The object as the request would make it.
     pub(crate) object: Option<O>,
-    /// The object as it is.
+    /// The object as it is stored.
     pub(crate) old_object: Option<P>,
 }
 
@@ -96,7 +97,7 @@ pub(crate) struct GroupVersionKind<'a> {
 }
 
 impl GroupVersionKind<'_> {
-    /// Group and kind.
+    /// Returns group and kind.
     pub fn as_pair(&self) -> (&str, &str) {
         (text(self.group.as_ref()), text(self.kind.as_ref()))
     }
@@ -120,10 +121,10 @@ struct UserInfo<'a> {
 
 /// A request whose object is not read yet.
 pub type RawRequest<'a> = Request<'a, &'a RawValue, &'a RawValue>;
-/// A request whose former object is of no interest.
+/// A request whose former object is not needed.
 pub type CreateRequest<'a, O> = Request<'a, O, IgnoredAny>;
 
-/// Reads a review and returns what it asks.
+/// Parses a review and returns its request.
 pub fn parse<'a, O, P>(body: &'a [u8]) -> Result<Request<'a, O, P>, ReviewError>
 where
     O: Deserialize<'a>,
@@ -145,17 +146,17 @@ where
 }
 
 impl<'a, O, P> Request<'a, O, P> {
-    /// What the answer must repeat.
+    /// The uid, which the answer must repeat.
     pub fn uid(&self) -> &str {
         text(self.uid.as_ref())
     }
 
-    /// The same, for whom the request does not live long enough.
+    /// The uid, for a caller that outlives the request.
     pub(crate) fn answered(&self) -> Text<'a> {
         self.uid.clone().unwrap_or_else(|| "".into())
     }
 
-    /// Name of the object; empty where the API server is to generate one.
+    /// Name of the object; empty where the API server will generate one.
     pub fn name(&self) -> &str {
         text(self.name.as_ref())
     }
@@ -170,7 +171,7 @@ impl<'a, O, P> Request<'a, O, P> {
         text(self.user_info.username.as_ref())
     }
 
-    /// Whether a node's kubelet asks: it alone says which pods are mirror pods.
+    /// Whether a node's kubelet asks. Only a kubelet may say which pods are mirror pods.
     pub fn is_by_kubelet(&self) -> bool {
         let mut groups = self.user_info.groups.iter().flatten();
         self.username().starts_with(NODE_USER) && groups.any(|group| group.as_ref() == NODE_GROUP)
@@ -224,7 +225,7 @@ impl Answer<'_> {
     }
 }
 
-/// The first few warnings, as users read them, and how many more there are.
+/// Returns the first few warnings, as users read them, and a line on how many more there are.
 fn told(warnings: &[Warning]) -> Vec<String> {
     let (shown, more) = match warnings.split_at_checked(MOST_WARNINGS - 1) {
         Some((shown, more)) if more.len() > 1 => (shown, more.len()),
@@ -260,7 +261,7 @@ struct Response<'a> {
     warnings: Vec<String>,
 }
 
-/// Kubernetes' `metav1.Status`. Clients see the message; the cause's reason is for programs.
+/// Kubernetes' `metav1.Status`. Users see the message; the reason in the cause is for programs.
 #[derive(Serialize)]
 struct Status {
     code: u16,
@@ -306,7 +307,7 @@ impl Serialize for Encoded<'_> {
     }
 }
 
-/// Writes out what moves a cursor, and cuts the middle out of a text that is too long.
+/// Escapes characters that move a cursor, and cuts the middle out of a text that is too long.
 pub(crate) fn shorten(text: String) -> String {
     let text = match printable(&text) {
         Cow::Borrowed(_) => text,

@@ -1,4 +1,4 @@
-//! HTTP: the routes, and what is wrong with a request before it is looked into.
+//! HTTP: the routes, and the checks of a request before its body is looked into.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,30 +20,31 @@ use crate::endpoint::Endpoint;
 use crate::health::Health;
 use crate::metrics::Metrics;
 
-/// Longest body. A review holds the old and the new object, and the API server stores objects of up to 1.5 MiB, which take
-/// more room as JSON.
+/// Longest body. A review holds the old and the new object. The API server stores objects of up to 1.5 MiB, which are longer
+/// as JSON.
 pub const MAX_BODY: usize = 8 * 1024 * 1024;
-/// What a body may take. An API server waits 5 s for the whole answer.
+/// Limits of a body. An API server waits 5 s for the whole answer.
 const BODY: Limits = Limits {
     longest: MAX_BODY,
     time: Duration::from_secs(4),
     values: Some(Values {
         most: MAX_VALUES,
-        // A toleration takes so much, and twice that while their list grows; each counts twice.
+        // A toleration takes this much, and twice that while its list grows; each counts twice.
         room: 96,
     }),
 };
-/// Values in a body. A Volcano Job with as many tasks as may be has some ten thousand, and an update of it twice as many.
+/// Values in a body. A Volcano Job with as many tasks as are allowed has some ten thousand, and an update of it twice as
+/// many.
 pub const MAX_VALUES: usize = 128 * 1024;
-/// What all bodies may take at once, arriving or being answered, with what is read of them: with all connections, half of the memory
-/// that the Deployment allows.
+/// What all bodies may take at once while they arrive or are answered, with what is read of them. Together with all
+/// connections that is half of the memory that the Deployment allows.
 pub const BODIES: usize = 96 * 1024 * 1024;
 /// The name of the reviews' port in metrics.
 pub const PORT: &str = "https";
 /// The only content type of reviews.
 const JSON: &str = "application/json";
 
-/// The routes that the API server calls. All threads share one room for bodies.
+/// The routes that the API server calls. All threads share one allowance for bodies.
 pub fn routes(door: Arc<Door>, diagnosed: Diagnosed, bodies: Arc<Room>) -> impl FnOnce(&mut ServiceConfig) {
     move |config| {
         config
@@ -59,9 +60,9 @@ pub fn routes(door: Arc<Door>, diagnosed: Diagnosed, bodies: Arc<Room>) -> impl 
 /// What the webhook says of itself.
 #[derive(Debug, Clone)]
 pub struct Diagnosed {
-    /// Whether it lives, and is ready.
+    /// Whether the webhook lives, and is ready.
     pub health: Arc<Health>,
-    /// What it measures.
+    /// What the webhook measures.
     pub metrics: Arc<Metrics>,
 }
 
@@ -94,10 +95,10 @@ async fn advise(request: HttpRequest, payload: Payload, shared: Shared) -> HttpR
     review(Endpoint::Advise, &request, payload, &shared).await
 }
 
-/// Why a request is answered without looking into it.
+/// Why a request is answered without its body being looked into.
 #[derive(Debug, Error)]
 enum Refusal {
-    /// It can't be JSON.
+    /// The content type is not JSON.
     #[error("the content type is {0:?}: send {JSON}")]
     ContentType(String),
     /// The body did not arrive.
@@ -118,7 +119,7 @@ impl Refusal {
             Self::ContentType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Body(error) => return error.response(),
         };
-        // An API server never gets this answer: whoever does need not stay.
+        // An API server never gets this answer, so the connection of this client need not stay open.
         HttpResponse::build(status)
             .force_close()
             .content_type(ContentType::plaintext())
@@ -158,13 +159,14 @@ async fn review(
         response.content_type(ContentType::plaintext());
     }
     if health.is_draining() {
-        // Connections outlive the endpoint that led to this replica; so the API servers are sent to another one by one.
+        // Connections outlive the endpoint that led to this replica. So the API servers are sent to another replica one by
+        // one.
         response.force_close();
     }
     response.body(reply.body)
 }
 
-/// Reads the body, unless the headers already say that it is of no use.
+/// Reads the body, unless the headers already say that it is useless.
 async fn read(request: &HttpRequest, payload: Payload, bodies: &Arc<Room>) -> Result<Body, Refusal> {
     let content_type = request.headers().get(CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! What a judgement comes to where it is not in favour.
+//! Why a judgement did not come out in favour.
 
 use crate::denial::Denial;
 use crate::view::Lookup;
 
-/// Why there is no decision yet, or none in favour.
+/// Why there is no decision yet, or why it is a refusal.
 #[derive(Debug, PartialEq)]
 pub enum Stop {
     /// The pod is refused.

@@ -1,5 +1,5 @@
-//! The serving certificate: taken from the files of the Secret that the operator (or cert-manager) writes, and replaced while
-//! serving.
+//! The serving certificate. It is read from the files of the Secret that the operator (or cert-manager) writes, and replaced
+//! without a restart.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 
 use crate::metrics::Metrics;
 
-/// The certificate in use. Connections that are open stay as they are when it is replaced.
+/// The certificate in use. Open connections are unaffected when it is replaced.
 #[derive(Default)]
 pub struct ServingCertificate {
     current: ArcSwapOption<CertifiedKey>,
@@ -29,13 +29,13 @@ impl fmt::Debug for ServingCertificate {
 }
 
 impl ServingCertificate {
-    /// Takes a certificate into use. One that can't be used changes nothing.
+    /// Takes a certificate into use. A certificate that can't be used changes nothing.
     pub fn replace(&self, files: &Files) -> Result<(), CertificateError> {
         self.current.store(Some(Arc::new(certified_key(files)?)));
         Ok(())
     }
 
-    /// Whether there is one.
+    /// Whether there is a certificate.
     pub fn is_present(&self) -> bool {
         self.current.load().is_some()
     }
@@ -47,7 +47,7 @@ impl ResolvesServerCert for ServingCertificate {
     }
 }
 
-/// TLS for a server that shows whatever certificate is in use when a connection begins.
+/// TLS for a server that uses whatever certificate is current when a connection begins.
 pub fn server_config(certificate: Arc<ServingCertificate>) -> Result<ServerConfig, rustls::Error> {
     Ok(ServerConfig::builder_with_provider(Arc::new(provider()))
         .with_safe_default_protocol_versions()?
@@ -55,7 +55,8 @@ pub fn server_config(certificate: Arc<ServingCertificate>) -> Result<ServerConfi
         .with_cert_resolver(certificate))
 }
 
-/// Serves with what the directory holds, for ever. Whatever is wrong with it, the certificate in use stays.
+/// Keeps serving with the certificate in the directory, for ever. If the directory's files are bad, the certificate in use
+/// stays.
 pub async fn follow(directory: PathBuf, certificate: Arc<ServingCertificate>, metrics: Arc<Metrics>) {
     let read = || certificates::read(&directory, &[CERTIFICATE, PRIVATE_KEY]).map_err(|error| error.to_string());
     certificates::follow(read, |files| take(&directory, files, &certificate, &metrics)).await;

@@ -1,8 +1,8 @@
-//! What one request sees: the door's knowledge, and what was asked of the API server for this request alone.
+//! What one request sees: the door's knowledge, and the answers of the API server to questions of this request.
 //!
-//! Watches lag by milliseconds. Nobody must be refused, or charged to the wrong queue, for what a watch has not delivered
-//! yet; so a decision that would rest on something absent or on a refusal stops with a [`Lookup`], which is answered from
-//! the API server, and is taken again.
+//! Watches lag by milliseconds. Nobody must be refused, or charged to the wrong queue, for an object that a watch has not
+//! delivered yet. So a decision that would rest on an absent object, or would be a refusal, stops with a [`Lookup`]. The API
+//! server answers it, and the decision is taken again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crds::dra::{ClaimSpec, DeviceClass};
 
 use crate::knowledge::{CardFacts, Configured, GroupFacts, Knowledge, NamespaceFacts, QueueFacts, group_key};
 
-/// What to ask of the API server.
+/// A question to the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup {
     /// The queue of this name.
@@ -28,7 +28,7 @@ pub enum Lookup {
     /// What the claim of devices of this name in this namespace asks for.
     #[expect(missing_docs, reason = "one line says it")]
     Claim { namespace: String, name: String },
-    /// What claims that are made from the template of this name in this namespace ask for.
+    /// What claims made from the template of this name in this namespace ask for.
     #[expect(missing_docs, reason = "one line says it")]
     ClaimTemplate { namespace: String, name: String },
     /// The class of devices of this name.
@@ -36,12 +36,12 @@ pub enum Lookup {
 }
 
 impl Lookup {
-    /// Whether it is about what tenants write of devices.
+    /// Whether the lookup is about what tenants write of devices.
     pub fn is_about_claims(&self) -> bool {
         matches!(self, Self::Claim { .. } | Self::ClaimTemplate { .. })
     }
 
-    /// What is answered where nobody does: what no decision rests on may stay unknown.
+    /// What the request goes on with if the API server gives no answer. `None` where a decision rests on the answer.
     pub fn unanswered(&self) -> Option<Found> {
         match self {
             Self::Claim { .. } | Self::ClaimTemplate { .. } => Some(Found::Claim(None)),
@@ -67,7 +67,7 @@ impl fmt::Display for Lookup {
     }
 }
 
-/// What the API server said; `None`: there is no such object.
+/// The answer of the API server; `None` inside: there is no such object.
 #[derive(Debug, Clone)]
 pub enum Found {
     /// About a queue.
@@ -78,7 +78,7 @@ pub enum Found {
     Namespace(Option<Arc<NamespaceFacts>>),
     /// How many pods a queue has let in, as the operator last wrote it.
     PodsOf(u64),
-    /// What a claim of devices asks for, or those that are made from a template.
+    /// What a claim of devices asks for, or what the claims made from a template ask for.
     Claim(Option<Arc<ClaimSpec>>),
     /// About a class of devices.
     Class(Option<Arc<DeviceClass>>),
@@ -97,18 +97,18 @@ impl Fresh {
         self.answers.push((lookup, found));
     }
 
-    /// Goes without an answer.
+    /// Records that a lookup was not answered, with what the request goes on with instead.
     pub fn go_without(&mut self, lookup: Lookup, unanswered: Found) {
         self.unanswered.push(lookup.clone());
         self.add(lookup, unanswered);
     }
 
-    /// Whether there is a claim of which nothing was found out.
+    /// Whether some claim could not be looked up.
     pub fn lacks_claims(&self) -> bool {
         self.unanswered.iter().any(Lookup::is_about_claims)
     }
 
-    /// Whether nobody answered this: then nothing is known of it, not even that it is not there.
+    /// Whether this lookup was not answered. Then nothing is known of the object, not even that it does not exist.
     pub fn is_unanswered(&self, lookup: &Lookup) -> bool {
         self.unanswered.contains(lookup)
     }
@@ -118,7 +118,7 @@ impl Fresh {
         self.answers.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no answers.
     pub fn is_empty(&self) -> bool {
         self.answers.is_empty()
     }
@@ -133,9 +133,9 @@ impl Fresh {
 pub struct View<'k> {
     /// What the watches have delivered.
     pub knowledge: &'k Knowledge,
-    /// The configuration when the request came.
+    /// The configuration at the time when the request came.
     pub configured: &'k Configured,
-    /// What was asked for this request.
+    /// The answers of the API server for this request.
     pub fresh: &'k Fresh,
 }
 
@@ -149,7 +149,7 @@ pub struct Fact<T> {
 }
 
 impl<T> Fact<T> {
-    /// What the API server said, as far as it was asked; otherwise what the watch delivered.
+    /// The answer of the API server if it was asked, else what the watch delivered.
     fn new(fresh: Option<&Option<Arc<T>>>, cached: impl FnOnce() -> Option<Arc<T>>) -> Self {
         match fresh {
             Some(value) => Self {
@@ -163,8 +163,8 @@ impl<T> Fact<T> {
         }
     }
 
-    /// The fact, or `None` where the object is absent for certain. Where a watch may only not have delivered it yet, the
-    /// lookup that tells is the error.
+    /// Returns the fact, or `None` where the object is certainly absent. Where a watch may merely not have delivered the
+    /// object yet, returns as error the lookup that settles it.
     pub fn known(self, lookup: impl FnOnce() -> Lookup) -> Result<Option<Arc<T>>, Lookup> {
         if self.value.is_none() && !self.fresh {
             return Err(lookup());
@@ -184,8 +184,8 @@ impl<'k> View<'k> {
         self.configured.is_known && self.knowledge.is_listed()
     }
 
-    /// Whether a resource is a card: by the configuration, or because some node was found to have cards of it, or had, or a class of devices
-    /// may provide some by it.
+    /// Whether a resource stands for cards: the configuration says so, some node has or had such cards, or a class of
+    /// devices may provide cards by it.
     pub fn is_card_resource(&self, resource: &str) -> bool {
         is_extended(resource)
             && (self.configuration().cardgate.is_card_resource(resource)
@@ -200,8 +200,8 @@ impl<'k> View<'k> {
         card_types.any(|known| known.provided_as.iter().any(|provided| provided == resource))
     }
 
-    /// Whether a request for this resource says which card it is for: classes of devices provide one alone by it, which is counted by
-    /// another resource.
+    /// Whether a request for this resource says which card it is for: classes of devices provide a single card by it, and
+    /// that card is counted by another resource.
     pub fn names_its_card(&self, resource: &str) -> bool {
         let provides = |known: &CardFacts| known.provided_as.iter().any(|provided| provided == resource);
         let counted_by = |_: &str, known: &CardFacts| provides(known).then(|| Arc::clone(&known.resource));
@@ -228,7 +228,7 @@ impl<'k> View<'k> {
         Fact::new(fresh, || self.knowledge.groups.get(&group_key(in_namespace, group)))
     }
 
-    /// How many pods a queue has let in, where it was asked for.
+    /// How many pods a queue has let in; `None` unless it was asked for.
     pub fn pods_of(&self, of: &str) -> Option<u64> {
         self.fresh.find(|lookup, found| match (lookup, found) {
             (Lookup::PodsOf(queue), Found::PodsOf(count)) if queue == of => Some(*count),
@@ -236,8 +236,8 @@ impl<'k> View<'k> {
         })
     }
 
-    /// What a claim asks for, or those that are made from a template; none where there is no such, or it can't be learned. Nobody
-    /// watches these.
+    /// What a claim asks for, or what the claims made from a template ask for. `None` where the object does not exist or
+    /// could not be looked up. No watch follows these objects.
     pub fn claim(&self, of: &Lookup) -> Result<Option<&'k ClaimSpec>, Lookup> {
         let fresh = self.fresh.find(|lookup, found| match found {
             Found::Claim(spec) if lookup == of => Some(spec.as_deref()),
@@ -246,7 +246,7 @@ impl<'k> View<'k> {
         fresh.ok_or_else(|| of.clone())
     }
 
-    /// A class of devices; none where there is no such, or it can't be learned.
+    /// A class of devices; `None` where it does not exist or could not be looked up.
     pub fn class(&self, name: &str) -> Result<Option<&'k DeviceClass>, Lookup> {
         let fresh = self.fresh.find(|lookup, found| match (lookup, found) {
             (Lookup::Class(class), Found::Class(found)) if class == name => Some(found.as_deref()),

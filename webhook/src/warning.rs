@@ -1,6 +1,6 @@
 //! What a user is told about a request that is let through.
 //!
-//! kubectl prints warnings; the API server shortens those beyond 256 characters, so these are short.
+//! kubectl prints warnings. The API server shortens warnings of more than 256 characters, so these are short.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,10 +17,10 @@ use thiserror::Error;
 use crate::denial::Denial;
 use crate::knowledge::{Knowledge, QueueCondition};
 
-/// How many unknown cards of one object are compared with those that there are.
+/// How many unknown cards of one object are compared with the known cards.
 const MOST_COMPARED: usize = 8;
 
-/// What somebody should know whose request is let through, in words for them.
+/// What the author of an admitted request should know, in words for that author.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[expect(missing_docs, reason = "each message says what it is about")]
 pub enum Warning {
@@ -131,7 +131,8 @@ pub enum Warning {
          annotation {CARD_NAME}"
     )]
     NoCardNamed { place: String, resource: String },
-    /// Volcano makes the pods of a Job only when its `PodGroup` was let in, whose `minResources` name no claims.
+    /// Volcano creates the pods of a Job only after its `PodGroup` was let in, and the `PodGroup`'s `minResources` name no
+    /// claims.
     #[error(
         "{place} claims devices: if they are cards, say which by the annotation {CARD_REQUEST} on the Job; without it, it is limited in CPU and \
          memory until there are pods, in spite of cardUnlimitedCpuMemory, and may wait for ever"
@@ -142,7 +143,7 @@ pub enum Warning {
          it"
     )]
     NoCapability { missing: &'static str },
-    /// The documents refuse an `mgpu-memory` beside whole cards, so these are never charged any.
+    /// The documents refuse an `mgpu-memory` beside whole cards, so whole cards are never charged any `mgpu-memory`.
     #[error(
         "spec.capability limits {MGPU_MEMORY} and not {MGPU_CORE}: who takes whole cards ({MGPU_CORE} of 100) requests no memory, \
          and is not limited; set {MGPU_CORE} too"
@@ -167,21 +168,21 @@ pub enum Warning {
         sum: String,
         limit: String,
     },
-    /// A Job of too many tasks, which is not refused for it here.
+    /// A Job with too many tasks; here it is not refused for that.
     #[error("spec.tasks: {0}")]
     Tasks(BoundError),
     #[error("not made worse by this update, and wrong: {0}")]
     Unchanged(Denial),
 }
 
-/// The card that somebody may have meant who wrote another name; none where no card of the cluster is like it, or that was not
-/// looked for.
+/// The card that an author may have meant by an unknown name. `None` where no card of the cluster is similar, or where the
+/// card was not looked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Meant(Option<String>);
 
 impl Meant {
-    /// Fills in what was meant by the names of cards that no node has: by the first few of an object, however many parts of it name
-    /// others, since each is compared with all cards.
+    /// Fills in which cards may have been meant by names of cards that no node has. Does so for the first few such names of
+    /// an object only, since each name is compared with all cards.
     pub fn fill_in(warnings: &mut [Warning], knowledge: &Knowledge) {
         let mut known = None;
         let mut found = HashMap::new();
@@ -199,7 +200,7 @@ impl Meant {
 }
 
 impl Warning {
-    /// The card that it says no node has, and what may have been meant.
+    /// The card that the warning calls unknown, and what may have been meant.
     fn unknown_card(&mut self) -> Option<(&str, &mut Meant)> {
         match self {
             Self::CardUnknown { card, meant }

@@ -24,8 +24,8 @@ use tracing::{debug, info, warn};
 use crate::knowledge::{CardFacts, GroupFacts, Knowledge, NamespaceFacts, QueueFacts, Store, WatchedGroup, group_key};
 use crate::metrics::Metrics;
 
-/// How many objects are listed at a time. All of a page is in memory as it came, within a webhook's 256 MiB, and tenants may make
-/// groups of a megabyte and a half.
+/// How many objects are listed at a time. A whole page is in memory as it came, within a webhook's 256 MiB, and tenants may
+/// create groups of 1.5 MB.
 const PAGE: u32 = 20;
 /// HTTP status of a kind that is not installed.
 const NOT_FOUND: u16 = 404;
@@ -38,7 +38,7 @@ type Entry<V> = (Box<str>, V);
 pub struct Fed {
     /// What the door knows.
     pub knowledge: Arc<Knowledge>,
-    /// What it measures.
+    /// What the door measures.
     pub metrics: Arc<Metrics>,
 }
 
@@ -109,13 +109,13 @@ fn read_namespace(namespace: &PartialObjectMeta<Namespace>) -> Entry<Arc<Namespa
     (namespace.name_any().into(), Arc::new(facts))
 }
 
-/// One that can't be read has no entry: its card is unknown.
+/// Returns no entry for a `CardType` that can't be read: its card counts as unknown.
 fn read_card_type(card_type: &DeserializeGuard<CardType>) -> Option<Entry<CardFacts>> {
     let card_type = card_type.0.as_ref().ok()?;
     Some((card_type.spec.card_name.as_str().into(), card_type.clone().into()))
 }
 
-/// Keeps a store as the API server has the objects.
+/// Keeps a store equal to the objects of the API server.
 async fn follow<K, V: Clone, E: Into<Option<Entry<V>>>>(
     kind: &'static str,
     events: impl Stream<Item = watcher::Result<Event<K>>>,
@@ -144,7 +144,7 @@ async fn follow<K, V: Clone, E: Into<Option<Entry<V>>>>(
                     store.remove(&key);
                 }
             }
-            // A kind that is not installed has no objects. What is created before the next try is found by lookups.
+            // A kind that is not installed has no objects. Lookups find what is created before the next try.
             Err(error) if is_not_installed(&error) => {
                 if !store.is_listed() {
                     info!(kind, "this kind is not installed (yet): going on without it");
@@ -156,7 +156,7 @@ async fn follow<K, V: Clone, E: Into<Option<Entry<V>>>>(
     }
 }
 
-/// Keeps the configuration as the `ConfigMap` has it.
+/// Keeps the configuration equal to the `ConfigMap`.
 async fn configure(changes: impl Stream<Item = watcher::Result<Loaded>>, fed: Fed) {
     let mut changes = pin!(changes);
     while let Some(change) = changes.next().await {
@@ -170,7 +170,8 @@ async fn configure(changes: impl Stream<Item = watcher::Result<Loaded>>, fed: Fe
     }
 }
 
-/// Keeps what the operator lists for the policies; without that, nothing is held but what the door knows itself.
+/// Keeps the list that the operator writes for the policies. Without it the door holds only the resources that it knows
+/// itself.
 async fn follow_list(changes: impl Stream<Item = watcher::Result<Option<ConfigMap>>>, fed: Fed) {
     let mut changes = pin!(changes.default_backoff());
     while let Some(change) = changes.next().await {

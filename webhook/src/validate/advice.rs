@@ -1,5 +1,5 @@
-//! Advice at the creation of whatever makes pods, and of queues: mistakes that refuse nothing, and that their author would learn
-//! of late or never (docs/rules.md, **Mistakes are told where they are made**).
+//! Advice at the creation of queues and of objects that make pods. It is about mistakes that are no reason to refuse, and
+//! that the author would learn of late or never (docs/rules.md, **Mistakes are told where they are made**).
 
 use crds::bounds::ANNOTATIONS;
 use crds::configuration::{QueuePlugin, UnnamedCards, UnqueuedCards};
@@ -27,18 +27,19 @@ use crate::stop::Stop;
 use crate::view::View;
 use crate::warning::Warning;
 
-/// How many misspelt keys of one object are told.
+/// How many misspelt keys of one object are reported.
 const MOST_KEYS: usize = 4;
-/// How many keys of one map are compared with those that there are: more than anybody writes of those that look like one.
+/// How many keys of one map are compared with the known keys. Nobody writes more keys that look like one of Cardgate's.
 const MOST_COMPARED: usize = 64;
-/// The same for all templates of an object and itself.
+/// The same for an object and all its templates together.
 const MOST_COMPARED_IN_ALL: usize = 1024;
-/// After so many claims of its templates no more are looked at: what those of each may cost is what a pod's may.
+/// After templates with this many claims, the claims of further templates are not looked at. Those of one template may cost
+/// as much as those of a pod.
 const MOST_CLAIMS: usize = 4;
-/// Into so many groups that its templates name is looked: after each question to the API server the object is read anew.
+/// How many groups named by templates are looked up. After each question to the API server the object is read again.
 const MOST_GROUPS: usize = 4;
 
-/// Looks at an object that is created or changed. What it said before, and was told then, is not told again.
+/// Looks at an object that is created or changed. What the object said before, and was reported then, is not reported again.
 pub fn judge(request: &RawRequest<'_>, view: View<'_>) -> Result<Vec<Warning>, Stop> {
     if !view.is_complete() {
         return Err(Stop::NotReady);
@@ -69,11 +70,11 @@ fn look_at_queue(object: &RawValue, view: View<'_>) -> Findings {
         let mut items = terms.capability.keys();
         items.any(|item| matches!(item, Item::Resource(resource) if **resource == *name))
     };
-    // Only there are shares of cards limited as resources.
+    // Only under `capacity` are shares of cards limited as resources.
     if configuration.queue_plugin == QueuePlugin::Capacity && named(MGPU_MEMORY) && !named(MGPU_CORE) {
         findings.warnings.push(Warning::WholeCardsUnlimited);
     }
-    // A queue for cards alone needs neither then.
+    // If CPU and memory are not limited for pods with cards, a queue for cards alone needs no limit of either.
     let for_cards = configuration.capacity_card.card_unlimited_cpu_memory
         && terms.capability.keys().any(|item| matches!(item, Item::Card(_)));
     if configuration.queue_plugin == QueuePlugin::CapacityCard && !for_cards {
@@ -136,7 +137,7 @@ fn look_at_workload(kind: &str, object: &RawValue, namespace: &str, view: View<'
     Ok(findings)
 }
 
-/// Whether the queue of a Job of Volcano's is asked before there are pods, and limits CPU and memory only of what is not for cards.
+/// Whether the queue of a Volcano Job is asked before there are pods, and limits CPU and memory only of pods without cards.
 fn asks_in_advance(view: View<'_>) -> bool {
     let configuration = view.configuration();
     configuration.queue_plugin == QueuePlugin::CapacityCard
@@ -144,12 +145,13 @@ fn asks_in_advance(view: View<'_>) -> bool {
         && configuration.has_action("enqueue")
 }
 
-/// Whether a template is one of a Job of Volcano's. Its queue is its own field, and judged with it.
+/// Whether a template belongs to a Volcano Job. Such a Job names its queue in a field of its own, which is judged with the
+/// Job.
 fn is_volcanos(place: &str) -> bool {
     place.starts_with("spec.tasks")
 }
 
-/// Looks at one template; whether its pods request cards as resources.
+/// Looks at one template. Returns whether its pods request cards as resources.
 fn look_at_template(
     kind: &str,
     (place, template): (&str, &Pod<Scalar<'_>>),
@@ -176,7 +178,7 @@ fn look_at_template(
             });
         }
     }
-    // Who the pods belong to is looked up where they name it, or ask for cards that somebody must be charged for.
+    // The queue of the pods says whether their author may use it, and whether anybody is charged for their cards.
     let group = annotation(GROUP_NAME);
     let naming = Naming {
         own: annotation(QUEUE_NAME).map(|queue| (queue, QueueSource::Template)),
@@ -234,15 +236,15 @@ fn look_at_template(
     Ok(requested.is_some())
 }
 
-/// Where the annotations of an object's pods belong, and what is there.
+/// Where the annotations of an object's pods belong, and which annotations the pods have.
 struct Pods<'o, S> {
     place: &'o str,
     annotations: Vec<&'o TextMap<S>>,
 }
 
 impl<S: AsRef<str>> Pods<'_, S> {
-    /// Warns of what is said of the object and meant for its pods, or for another kind. `asks` says whether the object may ask
-    /// for cards in advance.
+    /// Warns of annotations on the object that are meant for its pods or for another kind. `asks` says whether the object
+    /// may ask for cards in advance.
     fn check_places<T: AsRef<str>>(
         &self,
         place: &str,
@@ -253,7 +255,7 @@ impl<S: AsRef<str>> Pods<'_, S> {
         check_labels(place, &metadata.labels, warnings);
         for (key, _) in ANNOTATIONS {
             let is_meant = key != CARD_REQUEST || !asks;
-            // Who says it in both places has said it where it counts.
+            // An annotation that is also on the pods is already where it has an effect.
             let is_said = self.annotations.iter().any(|annotations| annotations.contains_key(key));
             if is_meant && !is_said && metadata.annotations.contains_key(key) {
                 warnings.push(Warning::KeyMisplaced {
@@ -269,7 +271,7 @@ impl<S: AsRef<str>> Pods<'_, S> {
     }
 }
 
-/// Where an annotation belongs that is not where it has an effect; `of_pods` for one of pods.
+/// Says where an annotation belongs that has no effect at its place; `of_pods` is the answer for annotations of pods.
 fn remedy(key: &str, of_pods: &str) -> String {
     match key {
         CARD_REQUEST => "it is for the metadata of a Job or PodGroup".to_owned(),
@@ -278,7 +280,7 @@ fn remedy(key: &str, of_pods: &str) -> String {
     }
 }
 
-/// Warns of keys that are annotations and stand among the labels.
+/// Warns of annotation keys among the labels.
 fn check_labels<S: AsRef<str>>(place: &str, labels: &TextMap<S>, warnings: &mut Vec<Warning>) {
     for (key, _) in ANNOTATIONS {
         if labels.contains_key(key) {
@@ -290,13 +292,13 @@ fn check_labels<S: AsRef<str>>(place: &str, labels: &TextMap<S>, warnings: &mut 
     }
 }
 
-/// How much of an object may still be looked at, beside what costs no more than its size.
+/// How much of an object may still be looked at, beyond what costs no more than the object's size.
 struct Looks {
-    /// Keys that may be compared.
+    /// How many keys may still be compared.
     compared: usize,
-    /// Claims that may be looked at.
+    /// How many claims may still be looked at.
     claims: usize,
-    /// Groups that are looked at.
+    /// The groups that are looked at.
     groups: Vec<String>,
 }
 
@@ -331,7 +333,7 @@ impl Looks {
         looks
     }
 
-    /// Warns of annotations that nobody reads and that are like one of Cardgate's.
+    /// Warns of annotations that nobody reads and that resemble one of Cardgate's.
     fn check_spelling<S: AsRef<str>>(&mut self, place: &str, annotations: &TextMap<S>, warnings: &mut Vec<Warning>) {
         let like_ours = annotations
             .iter()
@@ -340,7 +342,7 @@ impl Looks {
         let compared: Vec<_> = like_ours.take(MOST_COMPARED.min(self.compared)).collect();
         self.compared -= compared.len();
         let misspelt = compared.into_iter().filter_map(|key| Some((key, meant_key(key)?)));
-        // Who says it rightly beside has seen it.
+        // If the correct key is there too, the author has noticed.
         let misspelt = misspelt.filter(|(_, meant)| !annotations.contains_key(meant));
         warnings.extend(misspelt.take(MOST_KEYS).map(|(key, meant)| Warning::KeyMisspelt {
             place: place.to_owned(),
@@ -350,7 +352,7 @@ impl Looks {
     }
 }
 
-/// Warns of annotations of one object that nobody reads and that are like one of Cardgate's.
+/// Warns of annotations of one object that nobody reads and that resemble one of Cardgate's.
 pub fn check_spelling<S: AsRef<str>>(place: &str, annotations: &TextMap<S>, warnings: &mut Vec<Warning>) {
     Looks::default().check_spelling(place, annotations, warnings);
 }

@@ -1,8 +1,9 @@
 //! The rules of `volcano.sh/card.name` (docs/rules.md, **Card quota**).
 //!
-//! A pod has one card name, and its card count is what it requests of the one resource that this name stands for. A pod without
-//! one is charged for a card that its queue has a quota for, so it may request cards of one resource too. Cards of another resource
-//! beside it could be charged to nobody: they are refused, unless `unnamedCards: free` says that they need not be.
+//! A pod has one card name, and its card count is what it requests of the one resource that this name stands for. A pod
+//! without a card name is charged for a card that its queue has a quota for, so it too may request cards of one resource
+//! only. Cards of a second resource could be charged to nobody. They are refused, unless `unnamedCards: free` says that they
+//! need not be charged.
 
 use std::sync::Arc;
 
@@ -19,13 +20,13 @@ use crate::warning::{Meant, Warning};
 #[derive(Debug)]
 pub struct Cards<'a> {
     text: &'a str,
-    /// The resource of the cards that some node has.
+    /// The resource of those named cards that some node has.
     pub resource: Option<Arc<str>>,
     unknown: Vec<&'a str>,
 }
 
 impl<'a> Cards<'a> {
-    /// Reads the annotation and looks its cards up. Cards that no node has contradict nothing: a node may join later.
+    /// Reads the annotation and looks its cards up. Cards that no node has contradict nothing, since a node may join later.
     pub fn read(text: &'a str, view: View<'_>) -> Result<Self, Denial> {
         let alternatives = CardAlternatives::parse(text)?;
         let mut cards = Self {
@@ -44,7 +45,7 @@ impl<'a> Cards<'a> {
         Ok(cards)
     }
 
-    /// Checks a pod's request against its card name. One that claims devices need not request cards as well.
+    /// Checks a pod's request against its card name. A pod that claims devices need not request cards as well.
     pub fn check_request(
         &self,
         request: &ResourceVector<'_>,
@@ -52,13 +53,13 @@ impl<'a> Cards<'a> {
         view: View<'_>,
         warnings: &mut Vec<Warning>,
     ) -> Result<(), Denial> {
-        // What a class provides is read like a claim, whatever it is called.
+        // A resource that a class of devices provides is treated like a claim, whatever its name.
         let is_provided = |resource: &str| self.resource.as_deref() != Some(resource) && view.provides(resource);
         let claims_devices = claims_devices || request.iter().any(|(resource, _)| is_provided(resource));
         let mut card_resources = card_resources(request, view);
         card_resources.retain(|resource| !is_provided(resource));
         let unnamed_cards = view.configuration().cardgate.unnamed_cards;
-        // What is named may be for the claims: then these are read as if nothing named them.
+        // The card name may be for the claims. Then the requested cards are judged as if nothing named them.
         let is_one_beside_claims = claims_devices && card_resources.len() == 1 && unnamed_cards == UnnamedCards::Charge;
         let mut card_resources = card_resources.into_iter();
         let counted = match &self.resource {
@@ -69,7 +70,7 @@ impl<'a> Cards<'a> {
                 });
             }
             Some(resource) => Some(&**resource),
-            // Which one the card will turn out to be can't be known yet; it can be only one.
+            // The resource of the card is not known yet, but it can be only one.
             None => card_resources.next().or_else(|| {
                 let mut resources = request.iter().map(|(resource, _)| resource);
                 resources.find(|resource| is_extended(resource))
@@ -102,7 +103,7 @@ impl<'a> Cards<'a> {
     }
 }
 
-/// Checks the request of a pod without a card name. `is_charged` says whether anybody is charged for its cards.
+/// Checks the request of a pod without a card name. `is_charged` says whether any queue is charged for the pod's cards.
 pub fn check_unnamed(
     request: &ResourceVector<'_>,
     is_charged: bool,
@@ -130,7 +131,7 @@ pub fn check_unnamed(
     Ok(())
 }
 
-/// Whether queues are limited in the resources themselves that pods request, so that cards count by those without any name.
+/// Whether queues are limited in the resources that pods request, so that cards count without any card name.
 fn limits_resources(view: View<'_>) -> bool {
     view.configuration().queue_plugin == QueuePlugin::Capacity
 }

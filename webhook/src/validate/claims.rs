@@ -1,7 +1,7 @@
 //! The rules for claims of devices beside `volcano.sh/card.name` (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 //!
-//! The operator says what claims come to. Here whoever writes a pod is told what is certain already: that its claims ask for other cards
-//! than it names. What can't be learned contradicts nothing.
+//! The operator decides what claims come to. Here the author of a pod is told what is certain already: that the pod's claims
+//! ask for other cards than the pod names. A claim that can't be looked up contradicts nothing.
 
 use std::collections::BTreeSet;
 
@@ -20,9 +20,9 @@ use crate::stop::Stop;
 use crate::view::{Lookup, View};
 use crate::warning::Warning;
 
-/// So many claims of a pod are looked at: each costs a question to the API server.
+/// How many claims of a pod are looked at: each costs a question to the API server.
 const MOST_CLAIMS: usize = 4;
-/// So many classes are, in all, for the same reason. Of claims that name more nothing is said.
+/// How many classes are looked at in all, for the same reason. If the claims name more, nothing is said of them.
 const MOST_CLASSES: usize = 8;
 
 /// Checks the claims of a pod against the cards that it names, if it names any.
@@ -77,11 +77,11 @@ pub fn check<S: AsRef<str>>(
     else {
         return Ok(());
     };
-    // What is wrong with the names has been said where they are read.
+    // What is wrong with the names is reported where they are read.
     let Ok(named) = CardAlternatives::parse(text) else {
         return Ok(());
     };
-    // A card that no node has may come, and be what the claims select.
+    // A node with a card that no node has yet may join, and the claims may select that card.
     let may_be_selected = |card: &str| {
         view.knowledge.card_types.get(card).is_none() || !catalogue.knows_all_of(card) || asked.contains(card)
     };
@@ -96,13 +96,14 @@ pub fn check<S: AsRef<str>>(
     .into())
 }
 
-/// Whether a pod requests a card by a resource beside its claims: then it may be named for that.
+/// Whether a pod requests a card by a resource beside its claims. Then the pod may name the card for that request.
 fn is_requested<S: AsRef<str>>(pod: &Pod<S>, card: &str, view: View<'_>) -> bool {
     let known = view.knowledge.card_types.get(card);
     known.is_some_and(|known| requests_any(pod, |resource| *known.resource == *resource))
 }
 
-/// What says what a claim of a pod asks for; none where it names what can't be there, which must not become part of a request's path.
+/// The lookup for what a claim of a pod asks for. `None` where the claim names no possible object: such a name must not
+/// become part of a request's path.
 fn lookup_of<S: AsRef<str>>(claim: &PodResourceClaim<S>, namespace: &str) -> Option<Lookup> {
     let named = |name: &Option<S>| Some(name.as_ref()?.as_ref().to_owned()).filter(|name| is_object_name(name));
     let namespace = namespace.to_owned();
@@ -119,7 +120,7 @@ fn classes_of<'s>(specs: impl Iterator<Item = &'s ClaimSpec>) -> BTreeSet<&'s st
     forms.map(|form| &*form.device_class_name).collect()
 }
 
-/// All that is known of devices, and of these classes.
+/// The catalogue of all known devices and of these classes.
 fn catalogue(classes: &BTreeSet<&str>, view: View<'_>) -> Result<Catalogue, Stop> {
     let mut catalogue = view.knowledge.catalogue();
     for name in classes {

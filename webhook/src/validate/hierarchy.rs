@@ -13,7 +13,7 @@ use crate::knowledge::QueueFacts;
 use crate::view::{Lookup, View};
 use crate::warning::Warning;
 
-/// How many children are looked up to tell those that are there from those that a watch has not seen go.
+/// How many children are looked up, to tell children that exist from children whose removal a watch has not delivered yet.
 const CHILDREN_LOOKED_UP: usize = 2;
 
 /// What a queue says of resources in its `spec`, and of cards in annotations.
@@ -25,7 +25,7 @@ enum Term {
 }
 
 impl Term {
-    /// Where a queue says it of this item.
+    /// The field or annotation in which a queue says this of the item.
     fn place(self, item: &Item) -> Box<str> {
         let (field, annotation) = match self {
             Self::Capability => ("spec.capability", CARD_QUOTA),
@@ -39,7 +39,7 @@ impl Term {
     }
 }
 
-/// What is consistent in every queue, whatever stands around it.
+/// Checks that a queue is consistent in itself, whatever the other queues are.
 pub fn check_alone(terms: &QueueTerms, findings: &mut Findings) {
     for (term, limits) in [(Term::Guarantee, &terms.guarantee), (Term::Deserved, &terms.deserved)] {
         for (item, amount, capability) in exceeding(limits, &terms.capability) {
@@ -61,9 +61,10 @@ pub fn check_alone(terms: &QueueTerms, findings: &mut Findings) {
     }
 }
 
-/// What is kept free for a queue of what it names no quota of, where what is not named is nothing (`capacity-card`).
+/// Warns of guarantees that can't be used: the queue names no quota of the item, and under `capacity-card` an unnamed quota
+/// is zero.
 pub fn guaranteed_in_vain<'t>(terms: &'t QueueTerms, arguments: &CapacityCard) -> impl Iterator<Item = Warning> + 't {
-    // Pods with cards may use what is kept free of CPU and memory, where those are not limited for them.
+    // Pods with cards may use guaranteed CPU and memory where these are not limited for them.
     let are_limited = !arguments.card_unlimited_cpu_memory;
     let is_limited = move |item: &Item| match item {
         Item::Card(_) => true,
@@ -78,7 +79,7 @@ pub fn guaranteed_in_vain<'t>(terms: &'t QueueTerms, arguments: &CapacityCard) -
     })
 }
 
-/// What both name, where the first has more.
+/// The items that both name and of which the first has more.
 fn exceeding<'l>(limits: &'l Limits, of: &'l Limits) -> impl Iterator<Item = (&'l Item, i64, i64)> {
     limits.iter().filter_map(|(item, amount)| {
         let limit = of.get(item)?;
@@ -100,7 +101,7 @@ impl Family<'_> {
         self.view.configuration().capacity.root_queue.as_str().into()
     }
 
-    /// The parent of a queue; none for the root.
+    /// The parent of a queue; `None` for the root.
     fn parent_of(&self, name: &str, terms: &QueueTerms) -> Option<Box<str>> {
         let root = self.root();
         (*name != *root).then(|| terms.parent.clone().unwrap_or(root))
@@ -110,7 +111,7 @@ impl Family<'_> {
         self.view.queue(name).value
     }
 
-    /// What must be asked of the API server before the queue can be judged: its parent, where no watch has shown it, and
+    /// What must be asked of the API server before the queue can be judged: its parent, if no watch has delivered it, and
     /// whether a queue that becomes a parent has pods.
     pub fn lookup(&self, terms: &QueueTerms, before: Option<&QueueTerms>) -> Option<Lookup> {
         let parent = self
@@ -161,7 +162,7 @@ impl Family<'_> {
         self.check_children(self.name, terms, None, strict, findings);
     }
 
-    /// The way from the queue over its parent back to itself, if there is one.
+    /// The path from the queue over its parent back to itself, if there is such a cycle.
     fn cycle(&self, parent: &str) -> Option<String> {
         let mut path: Vec<Box<str>> = vec![self.name.into()];
         let mut next: Option<Box<str>> = Some(parent.into());
@@ -169,7 +170,7 @@ impl Family<'_> {
             let closed = path.contains(&queue);
             path.push(queue.clone());
             if closed {
-                // One that is not the queue's own is not its fault.
+                // A cycle without the judged queue is not the fault of that queue.
                 return (*queue == *self.name).then(|| path.join(" -> "));
             }
             next = self
@@ -179,7 +180,7 @@ impl Family<'_> {
         None
     }
 
-    /// The children that a queue has, without the one that is judged.
+    /// The children of a queue, without the judged queue.
     fn children_of(&self, parent: &str) -> Vec<(Box<str>, Arc<QueueFacts>)> {
         let mut children: Vec<(Box<str>, Arc<QueueFacts>)> = self.view.knowledge.queues.select(|name, facts| {
             let is_child = *name != *self.name && self.parent_of(name, &facts.terms).as_deref() == Some(parent);
@@ -189,8 +190,8 @@ impl Family<'_> {
         children
     }
 
-    /// Judges what the queue may have, and what those below it may, against the nearest queue above each that says something of
-    /// it: one in between that says nothing limits nothing, and passes nothing on but what is above it.
+    /// Judges the capability of the queue and of all queues below it. Each is compared with the nearest queue above it that
+    /// names the item. A queue in between that does not name the item does not limit it.
     fn check_capabilities(&self, terms: &QueueTerms, findings: &mut Findings) {
         let mut judged: Vec<(Box<str>, Arc<QueueFacts>)> = self.view.knowledge.queues.select(|name, facts| {
             let names_something = *name != *self.name && !facts.terms.capability.is_empty();
@@ -209,7 +210,7 @@ impl Family<'_> {
                     let terms = facts.as_ref().map_or(terms, |facts| &facts.terms);
                     Some((level, above, *terms.capability.get(item)?))
                 });
-                // Between those below the judged queue nothing has changed.
+                // Between two queues that are both below the judged queue nothing has changed.
                 let nearest = saying
                     .next()
                     .filter(|(level, ..)| place.is_none_or(|place| *level >= place));
@@ -226,7 +227,7 @@ impl Family<'_> {
         }
     }
 
-    /// The queues above one, nearest first; without facts the one that is judged, which says `judged`.
+    /// The queues above a queue, nearest first. An entry without facts is the judged queue, whose terms are `judged`.
     fn above(&self, name: &str, terms: &QueueTerms, judged: &QueueTerms) -> Vec<(Box<str>, Option<Arc<QueueFacts>>)> {
         let mut above: Vec<(Box<str>, Option<Arc<QueueFacts>>)> = Vec::new();
         let mut next = self.parent_of(name, terms);
@@ -245,7 +246,8 @@ impl Family<'_> {
         above
     }
 
-    /// Judges a parent against its children: one that is new or changed, or all where it is the parent that is.
+    /// Judges a parent against its children. `child` is the judged queue if it is a child; `None` if the judged queue is the
+    /// parent.
     fn check_children(
         &self,
         parent: &str,
@@ -261,7 +263,7 @@ impl Family<'_> {
         let is_root = *parent == *self.root();
         for (item, sum) in sums(&all, |terms| &terms.guarantee) {
             let limit = terms.guarantee.get(item).copied();
-            // What the root does not name is the cluster's, whatever that has.
+            // What the root does not name is limited only by what the cluster has.
             if limit.is_none() && is_root {
                 continue;
             }
@@ -348,7 +350,7 @@ impl Family<'_> {
     }
 }
 
-/// What all together have of each item that one of them names.
+/// For each item that a queue names, the sum over all queues.
 fn sums<'t>(
     queues: &[(&str, &'t QueueTerms)],
     limits: impl Fn(&'t QueueTerms) -> &'t Limits,

@@ -1,8 +1,8 @@
 //! The rules for Jobs, Volcano's and Kubernetes' own: the card request, and the pod templates, by the rules for pods.
 //!
-//! A pod that is refused shows only in the events of whatever creates it. So what is certain to be refused is refused here,
-//! and the warnings that nobody would see on the pods are given here. What another webhook may still put right on the pod
-//! (a missing request) is a warning too.
+//! A refused pod shows only in the events of the object that creates it. So what is certain to be refused is refused here,
+//! and the warnings that nobody would see on the pods are given here. A fault that another webhook may still put right on
+//! the pod (a missing request) is a warning too.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ use crate::denial::Denial;
 use crate::view::View;
 use crate::warning::Warning;
 
-/// What makes pods.
+/// An object that makes pods.
 #[derive(serde::Deserialize)]
 pub(super) struct Job<'a> {
     #[serde(borrow, default)]
@@ -36,8 +36,8 @@ pub(super) struct Job<'a> {
     pub spec: Option<Spec<'a>>,
 }
 
-/// What is read of whatever makes pods: `batch/v1` and `apps/v1` have one template, `batch.volcano.sh/v1alpha1` one for each
-/// task, and a `CronJob` that of its Jobs.
+/// The part that is read of an object that makes pods. `batch/v1` and `apps/v1` have one template,
+/// `batch.volcano.sh/v1alpha1` has one for each task, and a `CronJob` has the one of its Jobs.
 #[derive(Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Spec<'a> {
@@ -50,7 +50,7 @@ pub(super) struct Spec<'a> {
 }
 
 impl<'a> Spec<'a> {
-    /// The templates of pods, and where each stands.
+    /// Returns the pod templates, and the place of each.
     pub(super) fn templates(&self) -> impl Iterator<Item = (String, &Pod<Scalar<'a>>)> {
         let own = self
             .template
@@ -67,7 +67,7 @@ impl<'a> Spec<'a> {
         own.chain(tasks)
     }
 
-    /// Whether there are no more tasks than are looked at.
+    /// Checks that there are no more tasks than are looked at.
     pub(super) fn check_tasks(&self) -> Result<(), BoundError> {
         bounds::tasks(
             self.tasks.as_ref().map_or(0, |tasks| tasks.count),
@@ -76,8 +76,8 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// The tasks of a Job of Volcano's. Volcano knows no bound of their number, so as many as a group may name are kept: what the
-/// others would take of memory is many times what they take of the request.
+/// The tasks of a Volcano Job. Volcano sets no bound on their number, so only as many as a group may name are kept: in
+/// memory the others would take many times what they take in the request.
 struct Tasks<'a> {
     first: Vec<Task<'a>>,
     count: usize,
@@ -144,10 +144,10 @@ pub fn rules(object: &RawValue, view: View<'_>) -> Findings {
     findings
 }
 
-/// Checks that what a Job asks for in advance covers one of its pods. Otherwise it is let into its queue for less than that, or for
-/// something else, and what its pods then wait for was never looked at.
+/// Checks that what a Job asks for in advance covers one of its pods. Otherwise the Job is let into its queue for less, or
+/// for something else, and what its pods then wait for was never looked at.
 fn check_covers(asked: &CardRequest, template: &Pod<Scalar<'_>>, view: View<'_>) -> Result<(), Denial> {
-    // What is wrong with the template is said where that is judged.
+    // What is wrong with the template is reported where the template is judged.
     let Ok(request) = pod_request(&template.spec) else {
         return Ok(());
     };
@@ -158,7 +158,7 @@ fn check_covers(asked: &CardRequest, template: &Pod<Scalar<'_>>, view: View<'_>)
         Some(cards) => cards.resource.as_deref(),
         None => card_resources(&request, view).into_iter().next(),
     };
-    // Of a card that no node has, nobody knows what it will be requested as.
+    // For a card that no node has, it is not known which resource will be requested.
     let Some(resource) = resource.filter(|resource| request.get(resource) > 0) else {
         return Ok(());
     };
@@ -188,9 +188,9 @@ fn check_covers(asked: &CardRequest, template: &Pod<Scalar<'_>>, view: View<'_>)
     })
 }
 
-/// Checks a template, and returns what it requests where that can be said. `is_held` says whether Cardgate holds its pods for
-/// certain; then what is wrong with them is wrong with the Job. `is_charged` says whether anybody is charged for cards that it
-/// does not name.
+/// Checks a template, and returns what it requests if that can be read. `is_held` says whether Cardgate certainly holds its
+/// pods; then a fault in them is a fault of the Job. `is_charged` says whether any queue is charged for cards that the
+/// template does not name.
 pub(super) fn check_template<'t>(
     place: &str,
     template: &'t Pod<Scalar<'_>>,

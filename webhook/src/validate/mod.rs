@@ -1,4 +1,4 @@
-//! The rules for what users write, one module per kind of thing.
+//! The rules for what users write, one module for each kind of object.
 
 pub mod advice;
 pub mod card;
@@ -24,19 +24,20 @@ use crate::warning::Warning;
 pub struct Findings {
     /// What is wrong.
     pub denials: Vec<Denial>,
-    /// What is not wrong and yet worth a word.
+    /// What is not wrong, but worth a warning.
     pub warnings: Vec<Warning>,
 }
 
 impl Findings {
-    /// Keeps what is wrong.
+    /// Keeps the denial, if there is one.
     fn check<T>(&mut self, result: Result<T, Denial>) -> Option<T> {
         result.map_err(|denial| self.denials.push(denial)).ok()
     }
 }
 
-/// Judges an object that is created or updated. An update answers for what it changes: what was wrong before, and is no more so
-/// now, is warned about; otherwise nobody could mend one thing, or remove a finalizer, before everything is mended.
+/// Judges an object that is created or updated. An update is refused only for what it changes: a fault that was there
+/// before, and is no worse now, becomes a warning. Otherwise nobody could mend one fault, or remove a finalizer, before all
+/// faults are mended.
 pub fn judge(request: &RawRequest<'_>, mut rules: impl FnMut(&RawValue) -> Findings) -> Result<Vec<Warning>, Denial> {
     let before = match request.old_object {
         Some(old) if request.is("UPDATE") => rules(old),
@@ -50,7 +51,7 @@ pub fn judge(request: &RawRequest<'_>, mut rules: impl FnMut(&RawValue) -> Findi
         }
         warnings.push(Warning::Unchanged(denial));
     }
-    // What reads the same is the same, and there can be thousands.
+    // Warnings with the same text are the same, and there can be thousands.
     let mut told: HashSet<_> = before.warnings.iter().map(Warning::to_string).collect();
     warnings.extend(
         now.warnings
@@ -60,7 +61,7 @@ pub fn judge(request: &RawRequest<'_>, mut rules: impl FnMut(&RawValue) -> Findi
     Ok(warnings)
 }
 
-/// The denial of an object that its kind's rules can't be applied to.
+/// The denial of an object that can't be parsed as its kind.
 fn unreadable(kind: &str, error: &serde_json::Error) -> Findings {
     Findings {
         denials: vec![Denial::Object {

@@ -1,6 +1,6 @@
 //! The rules for a pod's metadata and spec, wherever they stand: in a pod that is created, or in the template of a Job.
 //!
-//! What depends on who creates the pod, and where, is [`crate::pod`]'s.
+//! The rules that depend on who creates the pod, and where, are in [`crate::pod`].
 
 use crds::keys::{CARD_NAME, MGPU_CONTAINER_CARDS, SCORING_STRATEGY};
 use crds::managed::names_claims;
@@ -15,7 +15,7 @@ use crate::denial::Denial;
 use crate::view::View;
 use crate::warning::Warning;
 
-/// A pod that says nothing wrong, whatever it requests.
+/// A pod whose metadata and spec are sound, whatever it requests.
 #[derive(Debug)]
 pub struct SoundPod<'p> {
     cards: Option<Cards<'p>>,
@@ -23,7 +23,8 @@ pub struct SoundPod<'p> {
 }
 
 impl<'p> SoundPod<'p> {
-    /// Checks what a pod that Cardgate holds says. What is wrong here stays wrong on the way from a template to a pod.
+    /// Checks the metadata and spec of a pod that Cardgate holds. A fault here stays a fault on the way from a template to a
+    /// pod.
     pub fn read<S: AsRef<str>>(pod: &'p Pod<S>, view: View<'_>, warnings: &mut Vec<Warning>) -> Result<Self, Denial> {
         if let Some(node) = pod.spec.node_name.as_ref().map(AsRef::as_ref)
             && !node.is_empty()
@@ -50,13 +51,13 @@ impl<'p> SoundPod<'p> {
         })
     }
 
-    /// Whether it names its cards.
+    /// Whether the pod names its cards.
     pub fn names_cards(&self) -> bool {
         self.cards.is_some()
     }
 
-    /// Checks what it requests against what it says. `is_charged` says whether anybody is charged for cards that it does not
-    /// name.
+    /// Checks the pod's request against its card name. `is_charged` says whether any queue is charged for cards that the pod
+    /// does not name.
     pub fn check_request(
         &self,
         request: &ResourceVector<'_>,

@@ -1,4 +1,4 @@
-//! The rules for a `PodGroup`: its card request, and what it needs at least (docs/rules.md, **Enqueue**).
+//! The rules for a `PodGroup`: its card request, and the least that it needs (docs/rules.md, **Enqueue**).
 
 use crds::card_counts::CardRequest;
 use crds::keys::CARD_REQUEST;
@@ -23,9 +23,10 @@ pub fn rules(object: &RawValue) -> Findings {
     match serde_json::from_str::<PodGroup<'_>>(object.get()) {
         Ok(group) => {
             let mut findings = Findings::default();
-            // Its keys need not be the cards that its pods name: from the first of them on, it has no effect.
+            // The cards of the request need not be the cards that the pods name: once the first pod exists, the request has
+            // no effect.
             check_card_request(&group.metadata.annotations, &mut findings);
-            // What the operator can't read keeps all pods of the group waiting.
+            // If the operator can't read this, all pods of the group wait.
             let least = group.spec.min_resources.as_ref().map(min_resources).transpose();
             findings.check(least.map_err(Denial::MinResources));
             findings.check(group.spec.least_of_tasks().map_err(Denial::MinTaskMember));
@@ -35,7 +36,7 @@ pub fn rules(object: &RawValue) -> Findings {
     }
 }
 
-/// Checks `volcano.sh/card.request`, which Jobs have too, and returns it where it can be read.
+/// Checks `volcano.sh/card.request`, which Jobs have too, and returns it if it can be read.
 pub(super) fn check_card_request(annotations: &TextMap<Text<'_>>, findings: &mut Findings) -> Option<CardRequest> {
     let text = annotations.get(CARD_REQUEST)?;
     findings.check(CardRequest::parse(text).map_err(Denial::CardRequest))

@@ -57,7 +57,7 @@ pub fn judge(request: &RawRequest<'_>, view: View<'_>) -> Result<Vec<Warning>, S
     Ok(super::judge(request, |object| rules(object, family))?)
 }
 
-/// Judges a Queue as it would be.
+/// Judges a Queue as the request would make it.
 fn rules(object: &RawValue, family: Family<'_>) -> Findings {
     let queue: Queue<'_> = match serde_json::from_str(object.get()) {
         Ok(queue) => queue,
@@ -80,7 +80,7 @@ fn rules(object: &RawValue, family: Family<'_>) -> Findings {
         (CARD_DESERVED, &terms.deserved),
         (CARD_GUARANTEE, &terms.guarantee),
     ] {
-        // It may be set before its card is there; but a slip in the name would look just so.
+        // A quota may be set before its card is there, but a misspelt card name looks the same.
         let unknown = limits.keys().filter_map(|item| match item {
             Item::Card(card) if knowledge.card_types.get(card).is_none() => Some(card.to_string()),
             _ => None,
@@ -92,7 +92,7 @@ fn rules(object: &RawValue, family: Family<'_>) -> Findings {
         }));
     }
     if configuration.queue_plugin == QueuePlugin::CapacityCard {
-        // Under `capacity` what a queue does not name is not limited.
+        // Under `capacity`, a queue is not limited in what it does not name.
         let without = terms.deserved.keys().filter_map(|item| match item {
             Item::Card(card) if !terms.capability.contains_key(item) => Some(card.to_string()),
             _ => None,

@@ -7,8 +7,8 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 /// A string, number or boolean as text.
 ///
-/// The API server writes the objects it knows with every quantity as a string. Custom resources it passes on as users wrote
-/// them, `nvidia.com/gpu: 1` included.
+/// In objects of kinds that it knows, the API server writes every quantity as a string. It passes custom resources on as
+/// users wrote them, `nvidia.com/gpu: 1` included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scalar<'a>(Cow<'a, str>);
 

@@ -1,7 +1,7 @@
-//! The rules for what asks for something as a whole, `PodGroup`s and Jobs of either kind: their own, and whether their
-//! namespace may use the queue that they name.
+//! The rules for objects that ask for something as a whole, `PodGroup`s and Jobs of either kind: the rules of their kind,
+//! and whether their namespace may use the queue that they name.
 //!
-//! The operator asks the same when it decides; here whoever writes such an object is told at once.
+//! The operator checks the same when it decides. Here the author of such an object is told at once.
 
 use crds::keys::{CARD_REQUEST, GROUP_NAME, QUEUE_NAME};
 use crds::lean::{Metadata, Text};
@@ -27,13 +27,13 @@ struct Workload<'a> {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec<'a> {
-    /// Of Volcano's kinds.
+    /// Only in Volcano's kinds.
     #[serde(borrow)]
     queue: Option<Text<'a>>,
-    /// Of a `PodGroup`.
+    /// Only in a `PodGroup`.
     #[serde(borrow)]
     min_resources: Option<&'a RawValue>,
-    /// Of a Job of Kubernetes: its pods name the queue.
+    /// Only in a Kubernetes Job, whose pods name the queue.
     #[serde(borrow)]
     template: Option<Template<'a>>,
 }
@@ -45,7 +45,7 @@ struct Template<'a> {
 }
 
 impl Workload<'_> {
-    /// What its queue depends on, and what it asks for there.
+    /// Returns what the workload's queue depends on, its card request, and its `minResources`.
     fn claim(&self) -> (Naming<'_>, Option<&str>, Option<&str>) {
         let in_template = |key| {
             let template = self.spec.template.as_ref()?;
@@ -91,9 +91,9 @@ fn read(object: &RawValue) -> Option<Workload<'_>> {
     serde_json::from_str(object.get()).ok()
 }
 
-/// Checks the right to the queue whenever the queue is named anew, or something else is asked for there.
+/// Checks the right to the queue whenever the object names another queue, or asks that queue for something else.
 fn check_queue(request: &RawRequest<'_>, view: View<'_>, warnings: &mut Vec<Warning>) -> Result<(), Stop> {
-    // What can't be read has been refused by its own rules, or is as it was.
+    // An object that can't be read has been refused by the rules of its kind, or has not become worse.
     let Some(workload) = request.object.and_then(read) else {
         return Ok(());
     };
