@@ -1,8 +1,9 @@
 //! The bounds of what users may write: generous for people, small for machines.
 //!
-//! Every parser refuses what is beyond them before it does any work on it, so no input costs more than its size. The policies
-//! in `manifests/base/policies` repeat them inside the API server: a text that passes there may still be refused here, never
-//! the other way round (lengths are bytes here and characters there). `docs/reference.md` shows them.
+//! Every parser refuses what is beyond them before it does any work on it, so no input costs more than its size. The
+//! policies in `manifests/base/policies` repeat the bounds inside the API server. A text that passes there may still be
+//! refused here, but not the other way round (lengths are bytes here and characters there). `docs/reference.md` shows the
+//! bounds.
 
 use std::borrow::Cow;
 
@@ -13,46 +14,48 @@ use crate::keys::{
     QUEUE_NAME, QUEUE_NAMESPACES, SCORING_STRATEGY,
 };
 
-/// Alternatives of one card name: more than most clusters have cards.
+/// Alternatives of one card name. Most clusters have fewer cards.
 pub const ALTERNATIVES: usize = 32;
-/// Length of one card name: a label value of 63 characters, and behind a slash what its kind adds: a resource name of 63
-/// characters with `-mixed`, or memory and replicas.
+/// Length of one card name: a label value of 63 characters, and after a slash what its kind adds, which is a resource name
+/// of 63 characters with `-mixed`, or memory and replicas.
 pub const CARD_NAME_LENGTH: usize = 160;
-/// Cards that one quota names: all that a large cluster has, many times over.
+/// Cards that one quota names: many times as many as a large cluster has.
 pub const QUOTA_ENTRIES: usize = 256;
-/// Cards that one workload asks for, each alternative included: each name is known as long as the workload is, whether a node has it or not.
+/// Cards that one workload asks for, counting each alternative. Each name is kept as long as the workload, even if no node
+/// has the card.
 pub const REQUEST_CARDS: usize = 64;
 /// Resources that one list names (a capability, `minResources`), and that one pod requests: nodes offer about ten.
 pub const RESOURCES: usize = 64;
 /// Length of the name of a resource: a prefix of 253 characters, a slash, and a name of 63.
 pub const RESOURCE_NAME_LENGTH: usize = 317;
-/// Tasks that one group names: many times those of real jobs.
+/// Tasks that one group names: many times as many as real jobs have.
 pub const TASKS: usize = 256;
-/// Length of the name of a task: pods say theirs by a label.
+/// Length of the name of a task; pods carry it as a label.
 pub const TASK_NAME_LENGTH: usize = 63;
-/// Results of an admission that a pod is created with: copies of a pod have those of its containers, which are taken off.
+/// Results of an admission that a new pod may carry. A copy of an admitted pod has those of its containers, which are
+/// removed.
 pub const RESULTS: usize = 64;
-/// Containers of a pod that ask for shares of cards: the combinations to choose from multiply with each.
+/// Containers of a pod that ask for shares of cards. The combinations to choose from multiply with each container.
 pub const MGPU_CONTAINERS: usize = 16;
-/// What a pod says about nodes: labels of its selector, terms, requirements and values of its affinity, and tolerations in
-/// all. Each is compared with every node.
+/// What a pod says about nodes: labels of its selector, terms, requirements and values of its affinity, and tolerations,
+/// counted together. Each is compared with every node.
 pub const NODE_TERMS: usize = 1024;
-/// Length of all that in all: it is kept as long as the pod waits.
+/// Total length of these texts, which are kept as long as the pod waits.
 pub const NODE_TEXTS_LENGTH: usize = 32_768;
 /// Containers of a pod, with their requests and limits, entry by entry: Kubernetes bounds neither.
 pub const CONTAINER_TERMS: usize = 1024;
 /// Length of a label selector on namespaces, which is evaluated for every pod of the queue.
 pub const SELECTOR_LENGTH: usize = 4096;
-/// Claims that a pod names: Kubernetes lets it name thousands, and each is looked up whenever the pod is seen.
+/// Claims that a pod names. Kubernetes allows thousands, and each is looked up whenever the pod is seen.
 pub const CLAIMS: usize = 64;
-/// Requests, alternatives, selectors, tolerations, constraints and the requests that these name, of all claims of a pod: Kubernetes lets one
-/// claim have thousands, and each is judged for every kind of device.
+/// Requests, alternatives, selectors, tolerations, constraints and the requests that constraints name, over all claims of a
+/// pod. Kubernetes allows thousands in one claim, and each is judged for every kind of device.
 pub const CLAIM_TERMS: usize = 512;
-/// Length of the texts in these in all.
+/// Total length of the texts in these.
 pub const CLAIM_TEXTS_LENGTH: usize = 32_768;
 /// Length of the name of an object (RFC 1123 subdomain).
 const OBJECT_NAME_LENGTH: usize = 253;
-/// Length of an annotation that says one of a few words.
+/// Length of an annotation whose value is one of a few words.
 const WORD_LENGTH: usize = 64;
 
 /// The longest text of each annotation, in bytes: several times what real uses need.
@@ -67,7 +70,7 @@ pub const ANNOTATIONS: [(&str, usize); 11] = [
     (QUEUE_NAMESPACES, SELECTOR_LENGTH),
     (SCORING_STRATEGY, WORD_LENGTH),
     (MGPU_POLICY, WORD_LENGTH),
-    // One number for each container, those without mGPU included.
+    // One number for each container, including containers without mGPU.
     (MGPU_CONTAINER_CARDS, 1024),
 ];
 
@@ -80,7 +83,7 @@ pub const fn annotation_length(key: &str) -> usize {
         }
         index += 1;
     }
-    // What is not listed is not read.
+    // An annotation that is not listed is not read.
     0
 }
 
@@ -92,17 +95,17 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
     index == one.len() && index == other.len()
 }
 
-/// Counts terms and the lengths of their texts, for who keeps no more of what somebody says than that it is too much.
+/// Counts terms and the lengths of their texts, for callers that keep nothing of an input that is too much.
 #[derive(Debug)]
 pub struct Tally {
-    /// How many more there may be; none once there is one too many.
+    /// How many more terms there may be; `None` once there was one too many.
     terms: Option<usize>,
     /// How much longer their texts may be.
     length: Option<usize>,
 }
 
 impl Tally {
-    /// So many terms may be there, of so many bytes in all.
+    /// A tally that allows so many terms, of so many bytes in all.
     pub const fn of(terms: usize, length: usize) -> Self {
         Self {
             terms: Some(terms),
@@ -115,7 +118,7 @@ impl Tally {
         self.terms.is_none() || self.length.is_none()
     }
 
-    /// Counts one more term, with a text of so many bytes; whether what was counted before it was not too much yet.
+    /// Counts one more term, with a text of so many bytes. Returns whether the count was still within the bounds before.
     pub fn takes(&mut self, text: usize) -> bool {
         let was_within = !self.is_exceeded();
         self.terms = self.terms.and_then(|left| left.checked_sub(1));
@@ -129,10 +132,10 @@ impl Tally {
 #[error("{what} has {found} {of}, and {most} are allowed: {remedy}", what = .0.what, found = .0.found, of = .0.of, most = .0.most, remedy = .0.remedy)]
 pub struct BoundError(Box<Excess>);
 
-/// What there is too much of.
+/// What there is too much of, and how much.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Excess {
-    /// What has too many; a text is cut.
+    /// The object that has too many; a long text is cut.
     what: String,
     found: usize,
     of: &'static str,
@@ -141,12 +144,12 @@ struct Excess {
 }
 
 impl BoundError {
-    /// Whether a text is not too long; of one that is, the beginning is shown.
+    /// Checks that a text is not too long. The error shows the beginning of one that is.
     pub(crate) fn length(text: &str, most: usize, remedy: &'static str) -> Result<(), Self> {
         Self::count(|| format!("{:?}", excerpt(text)), "bytes", text.len(), most, remedy)
     }
 
-    /// Whether there is no more of something than there may be.
+    /// Checks that there is no more of something than is allowed.
     pub(crate) fn count(
         what: impl FnOnce() -> String,
         of: &'static str,
@@ -168,17 +171,18 @@ impl BoundError {
     }
 }
 
-/// Whether something has no more tasks than a group may name.
+/// Checks that an object has no more tasks than a group may name.
 pub fn tasks(found: usize, remedy: &'static str) -> Result<(), BoundError> {
     BoundError::count(|| "it".to_owned(), "tasks", found, TASKS, remedy)
 }
 
 /// How much of a text is repeated in a message.
 const EXCERPT: usize = 64;
-/// How long a message may be: longer ones than events and conditions show whole.
+/// How long a message may be. Events and conditions do not show longer messages whole.
 const SENTENCE: usize = 4096;
 
-/// The beginning of a text, for messages: nobody reads more, and a message must not be as long as what it is about.
+/// Returns the beginning of a text, for messages: nobody reads more, and a message must not be as long as the text it is
+/// about.
 pub fn excerpt(text: &str) -> Cow<'_, str> {
     if text.len() <= EXCERPT {
         return Cow::Borrowed(text);
@@ -187,17 +191,17 @@ pub fn excerpt(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}...", &text[..end]))
 }
 
-/// The beginning of a text, for messages that quote it.
+/// Returns the beginning of a text, for messages that quote it.
 pub(crate) fn cut(text: &str) -> String {
     excerpt(text).into_owned()
 }
 
-/// The beginning of a text, for messages that have it as it is.
+/// Returns the beginning of a text, for messages that show it unquoted.
 pub(crate) fn shown(text: &str) -> String {
     printable(&excerpt(text)).into_owned()
 }
 
-/// What is wrong with JSON; where that repeats what stands there instead of what is expected, as much of it as messages quote.
+/// Returns what is wrong with JSON. A long error, which repeats what stands in the text, is cut to what messages quote.
 pub(crate) fn json_error(error: &serde_json::Error) -> String {
     const LONGEST: usize = 160;
     let error = error.to_string();
@@ -208,12 +212,12 @@ pub(crate) fn json_error(error: &serde_json::Error) -> String {
     }
 }
 
-/// A sentence that somebody is told, whatever of it others wrote: printable, and no longer than anybody reads.
+/// Returns a sentence for users, which may contain text that others wrote, printable and no longer than anybody reads.
 pub fn told(sentence: String) -> String {
     within(sentence, SENTENCE)
 }
 
-/// The same with what must be read of it to the end, however long the rest is.
+/// The same for a sentence with an `end` that must be readable, however long the rest is.
 pub fn told_with(said: String, end: String) -> String {
     let end = within(end, SENTENCE / 2);
     let said = within(said, SENTENCE - end.len());
@@ -224,12 +228,12 @@ fn within(sentence: String, most: usize) -> String {
     let sentence = ended(sentence, most);
     match printable(&sentence) {
         Cow::Borrowed(_) => sentence,
-        // Written out it is longer.
+        // Escaped, the sentence is longer.
         Cow::Owned(printable) => ended(printable, most),
     }
 }
 
-/// A sentence that ends where it gets too long.
+/// Cuts a sentence where it gets too long.
 fn ended(mut sentence: String, most: usize) -> String {
     if sentence.len() > most {
         sentence.truncate(sentence.floor_char_boundary(most));
@@ -238,7 +242,7 @@ fn ended(mut sentence: String, most: usize) -> String {
     sentence
 }
 
-/// A text on one line, and nothing in it moves the cursor or turns what follows around.
+/// Returns a text on one line in which nothing moves the cursor or reverses the direction of what follows.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let is_odd = |char: char| !matches!(char, '"' | '\'' | '\\') && char.escape_debug().len() > 1;
     if !text.contains(is_odd) {

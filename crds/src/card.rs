@@ -1,8 +1,7 @@
-//! Card names and alternatives: what `volcano.sh/card.name` says.
+//! Card names and alternatives: the values of `volcano.sh/card.name`.
 //!
-//! A card name is what the cluster's nodes yield (`NVIDIA-A100`, `NVIDIA-A100/mps-80g*1/8`,
-//! `NVIDIA-A100/mig-1g.5gb-mixed`); alternatives are names separated by `|`, preferred from left to right
-//! (Capacity Card, **Multi-Card Requests**).
+//! Card names follow from the cluster's nodes (`NVIDIA-A100`, `NVIDIA-A100/mps-80g*1/8`, `NVIDIA-A100/mig-1g.5gb-mixed`).
+//! Alternatives are names separated by `|`, preferred from left to right (Capacity Card, **Multi-Card Requests**).
 
 use std::fmt;
 
@@ -33,7 +32,7 @@ pub enum CardNameError {
 
 /// Reads one card name, without the white space around it.
 ///
-/// The text is one name whatever it holds: whoever reads alternatives splits first ([`CardAlternatives::parse`]).
+/// The text is taken as one name whatever it contains. To read alternatives, use [`CardAlternatives::parse`].
 pub fn parse_name(text: &str) -> Result<&str, CardNameError> {
     check_name_length(text)?;
     refuse_control_characters(text)?;
@@ -49,7 +48,7 @@ fn check_name_length(name: &str) -> Result<(), BoundError> {
 }
 
 fn refuse_control_characters(text: &str) -> Result<(), CardNameError> {
-    // Nearly all names are ASCII, and bytes are looked at several times faster than characters.
+    // Nearly all names are ASCII, and checking bytes is several times faster than checking characters.
     let found = if text.is_ascii() {
         text.bytes().any(|byte| byte.is_ascii_control())
     } else {
@@ -62,14 +61,14 @@ fn refuse_control_characters(text: &str) -> Result<(), CardNameError> {
     }
 }
 
-/// The alternatives of one request, most preferred first; at least one, none empty, none twice.
+/// The alternatives of one request, most preferred first. There is at least one; none is empty, and none appears twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CardAlternatives<'a> {
     names: Vec<&'a str>,
 }
 
 impl<'a> CardAlternatives<'a> {
-    /// Reads `A`, `A|B`, `A | B`: spaces around `|` are not part of names.
+    /// Reads `A`, `A|B` or `A | B`. Spaces around `|` are not part of names.
     pub fn parse(text: &'a str) -> Result<Self, CardNameError> {
         const REMEDY: &str = "name the few that the pod prefers";
         const MOST: usize = bounds::annotation_length(CARD_NAME);
@@ -84,7 +83,7 @@ impl<'a> CardAlternatives<'a> {
                 return Err(CardNameError::Empty(cut(text)));
             }
             check_name_length(name)?;
-            // Few enough to be compared one by one.
+            // There are few enough names to compare them one by one.
             if names.contains(&name) {
                 return Err(CardNameError::Repeated {
                     text: cut(text),
@@ -173,7 +172,7 @@ mod tests {
                 "{error}"
             );
         }
-        // The 38,000 alternatives that once stalled every decision.
+        // A list of 38,000 alternatives once stalled every decision.
         let many: Vec<_> = (0..38_000).map(|index| format!("A{index}")).collect();
         let error = CardAlternatives::parse(&many.join("|")).unwrap_err().to_string();
         assert!(

@@ -1,28 +1,28 @@
-//! What `volcano.sh/card.assigned` says: the card that a pod is charged for, or several cards and how many of each.
+//! The value of `volcano.sh/card.assigned`: the card that a pod is charged for, or several cards and how many of each.
 
 use std::collections::BTreeMap;
 
 use crate::card_counts::CardQuota;
 
-/// What is written where that is no card, and nothing else on the pod shows that it was held: none of each.
+/// The value for a pod without cards, if nothing else on the pod shows that it was held.
 pub const NO_CARDS: &str = "{}";
 
 /// The cards that a pod was let in for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AssignedCards {
-    /// One by its name; what the pod asks for says how many.
+    /// One card, by its name. The pod's request says how many.
     One(String),
-    /// So many of each, by name, as JSON: `{"NVIDIA-A100":2,"NVIDIA-T4":1}`.
+    /// Several cards and how many of each, by name, as JSON: `{"NVIDIA-A100":2,"NVIDIA-T4":1}`.
     Counted(Vec<(String, i64)>),
 }
 
-/// Whether what was written are no cards.
+/// Whether the value means no cards.
 pub fn says_none(text: &str) -> bool {
     text.is_empty() || text == NO_CARDS
 }
 
 impl AssignedCards {
-    /// Reads what was written. Whatever is no object of cards and numbers is one name.
+    /// Reads the value. A text that is no object of cards and numbers is one name.
     pub fn parse(text: &str) -> Self {
         let counted = text.starts_with('{').then(|| CardQuota::parse(text).ok()).flatten();
         match counted {
@@ -31,7 +31,7 @@ impl AssignedCards {
         }
     }
 
-    /// So many of each, as it is written.
+    /// Writes cards and how many of each as the value.
     pub fn counted<'c>(counts: impl IntoIterator<Item = (&'c str, i64)>) -> String {
         let counts: BTreeMap<_, _> = counts.into_iter().collect();
         serde_json::to_string(&counts).unwrap_or_default()

@@ -11,7 +11,7 @@ use crate::card::{self, CardAlternatives, CardNameError, SEPARATOR};
 use crate::keys::{CARD_QUOTA, CARD_REQUEST};
 use crate::lean::Text;
 
-/// JSON that is no card count.
+/// JSON that is no valid card count.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum CardCountsError {
@@ -32,7 +32,7 @@ pub enum CardCountsError {
     Value { key: String, value: String },
 }
 
-/// The quota of a queue: card names and how many of each, sorted by name. A card that is not named has none.
+/// The quota of a queue: card names and how many of each, sorted by name. The quota of a card that is not named is 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CardQuota {
     counts: Vec<(String, i64)>,
@@ -57,7 +57,7 @@ impl CardQuota {
         Ok(Self { counts })
     }
 
-    /// Card names and counts, by name.
+    /// Returns card names and counts, by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, i64)> {
         self.counts.iter().map(|(name, count)| (name.as_str(), *count))
     }
@@ -67,14 +67,14 @@ impl CardQuota {
         self.counts.is_empty()
     }
 
-    /// How many of `card`; 0 where it is not named.
+    /// Returns how many of `card`; 0 where the quota does not name it.
     pub fn get(&self, card: &str) -> i64 {
         let found = self.counts.binary_search_by(|(name, _)| name.as_str().cmp(card));
         found.map_or(0, |index| self.counts[index].1)
     }
 }
 
-/// What a workload asks for in all: cards or alternatives and how many of each, sorted by name.
+/// What a workload asks for in all: cards or alternatives, and how many of each, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CardRequest {
     counts: Vec<(String, i64)>,
@@ -92,23 +92,23 @@ impl CardRequest {
         Ok(Self { counts })
     }
 
-    /// Alternatives (as `A|B`, without spaces) and counts, by name.
+    /// Returns alternatives (as `A|B`, without spaces) and counts, by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, i64)> {
         self.counts.iter().map(|(name, count)| (name.as_str(), *count))
     }
 }
 
-/// What to do where there are too many.
+/// What to do if there are too many cards.
 const REMEDY: &str = "leave out the cards that are not needed";
 
-/// Reads the entries of a text that is at most so long, and names at most so many cards, each alternative included.
+/// Reads the entries of a text. The text has a longest length, and names at most so many cards, counting each alternative.
 fn parse_counts(
     text: &str,
     (most, length): (usize, usize),
     canonical: impl Fn(&str) -> Result<String, CardCountsError>,
 ) -> Result<Vec<(String, i64)>, CardCountsError> {
     BoundError::length(text, length, REMEDY)?;
-    // The visitor can only report serde_json's error type; what names a key goes around it.
+    // The visitor can report only serde_json's error type. An error that names a key is passed around it.
     let mut refused = None;
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let read = deserializer
@@ -152,7 +152,7 @@ impl<F: Fn(&str) -> Result<String, CardCountsError>> CountsVisitor<'_, F> {
         BoundError::count(|| "the object".to_owned(), "cards", *names, self.most, REMEDY)?;
         match counts.binary_search_by(|(known, _)| known.as_str().cmp(&name)) {
             Ok(_) => Err(CardCountsError::Duplicate(cut(key))),
-            // Few enough for the others to be moved.
+            // There are few enough entries to move the others.
             Err(place) => {
                 counts.insert(place, (name, count));
                 Ok(())

@@ -1,4 +1,4 @@
-//! Which Kubernetes resources are cards: those that everybody knows, by one list from which all others are made.
+//! Which Kubernetes resources are cards: the well-known ones, in one list from which all other lists are made.
 //!
 //! The `matchConditions` of the webhooks and the default of the policies repeat [`WELL_KNOWN`], since neither can read it; a
 //! test compares them.
@@ -33,7 +33,7 @@ pub const WELL_KNOWN: [&str; 22] = [
     "kunlunxin.com/xpu",
 ];
 
-/// Whether a resource is what a pattern means: the name itself, or whatever begins as a pattern that ends in `*`.
+/// Whether a pattern means a resource: it is the resource's name, or a prefix of it that ends in `*`.
 pub fn matches(pattern: &str, resource: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) => resource.starts_with(prefix),
@@ -41,13 +41,13 @@ pub fn matches(pattern: &str, resource: &str) -> bool {
     }
 }
 
-/// Whether a card resource says how many cards, and not how much memory of them, as `vke.volcengine.com/mgpu-memory` and
-/// `huawei.com/Ascend910B-memory` do beside another.
+/// Whether a card resource counts cards, and not their memory. `vke.volcengine.com/mgpu-memory` and
+/// `huawei.com/Ascend910B-memory` count memory, beside a resource that counts cards.
 pub fn counts_cards(resource: &str) -> bool {
     !resource.ends_with("memory")
 }
 
-/// Whether a resource is one of devices, not one that Kubernetes itself knows: only such can be cards.
+/// Whether a resource is one of devices, and not one of Kubernetes itself. Only such resources can be cards.
 pub fn is_extended(resource: &str) -> bool {
     resource.contains('/')
 }

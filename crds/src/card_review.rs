@@ -227,7 +227,7 @@ pub enum Reviewed {
     Workload(ReviewedWorkload),
     /// A queue.
     Queue(String),
-    /// What need not exist.
+    /// An object that need not exist.
     Manifest(Value),
 }
 
@@ -265,7 +265,7 @@ impl fmt::Display for Outlook {
     }
 }
 
-/// The definition: without a status subresource, with which API servers clear the status of what is created.
+/// Returns the definition, without a status subresource: with one, API servers would clear the status of a created review.
 pub(crate) fn definition() -> CustomResourceDefinition {
     let mut definition = CardReview::crd();
     for version in &mut definition.spec.versions {

@@ -30,7 +30,7 @@ pub enum CardKind {
 }
 
 impl CardKind {
-    /// The part of a card that it is counted in, for people; none where each is one of what its name says.
+    /// The part of a card that the number counts, for people; `None` if each counts as one of what its name says.
     pub const fn part(self) -> Option<&'static str> {
         match self {
             Self::Whole | Self::Mps | Self::Mig => None,
@@ -38,7 +38,7 @@ impl CardKind {
         }
     }
 
-    /// A number of them, with the part that it is of.
+    /// Formats a number of cards, with the part that it counts.
     pub fn count(self, number: i64) -> String {
         self.part()
             .map_or_else(|| number.to_string(), |part| format!("{number} {part}"))

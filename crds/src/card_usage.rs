@@ -12,7 +12,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Name of the object that shows what no queue is charged for. A queue of this name keeps its own object under it.
+/// Name of the object that shows what no queue is charged for. A queue of this name keeps its own object under this name.
 pub const UNACCOUNTED: &str = "unaccounted";
 
 /// The card quota of one queue and what is used of it. Written by the operator alone, owned by its Queue; but `unaccounted`
@@ -121,7 +121,8 @@ pub struct CardUsageStatus {
 }
 
 impl CardUsageStatus {
-    /// What stands where nothing is shown that waits. The cards of a queue count what waits in those below it, too.
+    /// Returns the text shown when no waiting workload is listed. The cards of a queue also count what waits in queues below
+    /// it.
     pub fn none_waiting(&self) -> &'static str {
         if self.cards.iter().any(|card| card.waiting > card.own().waiting) {
             "Nothing waits in this queue itself: what is counted as waiting waits in queues below it."
@@ -130,10 +131,11 @@ impl CardUsageStatus {
         }
     }
 
-    /// What stands above the first that wait: how many of how many workloads, and how many pods these are in all.
+    /// Returns the title above the first waiting workloads: how many of how many are shown, and how many pods they have in
+    /// all.
     pub fn title_of_waiting(&self) -> String {
         let shown = i64::try_from(self.first_waiting.len()).unwrap_or(i64::MAX);
-        // An operator of an earlier release says only how many pods and Jobs wait.
+        // An operator of an earlier release reports only how many pods and Jobs wait.
         let all = if self.waiting_workloads == 0 {
             self.waiting
         } else {
@@ -181,7 +183,7 @@ pub struct OwnCards {
 }
 
 impl QueueCard {
-    /// What the queue has of the card itself: all of it, where nobody has written what part that is.
+    /// What the queue itself has of the card. It is all of it if nobody has written which part that is.
     pub fn own(&self) -> OwnCards {
         self.own.unwrap_or(OwnCards {
             allocated: self.allocated,

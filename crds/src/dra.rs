@@ -1,6 +1,6 @@
 //! Lean objects of Dynamic Resource Allocation (`resource.k8s.io/v1`): the fields that Cardgate reads, and no others.
 //!
-//! Only the operator keeps them, so their text is owned. What has no comment is Kubernetes' own object or field of that name.
+//! Only the operator keeps them, so their text is owned. A type or field without comment is Kubernetes' own of that name.
 
 use std::collections::BTreeMap;
 
@@ -31,12 +31,12 @@ owned! {
 
 owned! {
     SliceSpec {
-        /// Whose devices these are, such as `gpu.nvidia.com`.
+        /// The driver of the devices, such as `gpu.nvidia.com`.
         driver: Box<str>,
         pool: Pool,
         /// The node that has the devices; none where several nodes reach them.
         node_name: Box<str>,
-        /// Whether each device says itself which nodes reach it.
+        /// Whether each device itself says which nodes reach it.
         per_device_node_selection: bool,
         devices: Vec<Device>,
         /// What devices of the pool share.
@@ -45,12 +45,12 @@ owned! {
 }
 
 owned! {
-    /// Where the slice belongs: slices of one pool are counted together or not at all.
+    /// The pool of the slice. The slices of a pool are counted together or not at all.
     Pool {
         name: Box<str>,
-        /// Slices of the highest generation count; those of earlier ones are about to be replaced.
+        /// Slices of the highest generation count. Slices of earlier generations are about to be replaced.
         generation: i64,
-        /// How many slices of this generation there are when all of them are there.
+        /// How many slices of this generation there are once all are published.
         resource_slice_count: i64,
     }
 }
@@ -63,11 +63,11 @@ owned! {
         attributes: BTreeMap<Box<str>, AttributeValue>,
         capacity: BTreeMap<Box<str>, Capacity>,
         taints: Vec<DeviceTaint>,
-        /// What it takes of counters while it is allocated.
+        /// What the device takes of counters while it is allocated.
         consumes_counters: Vec<CounterConsumption>,
-        /// Whether several claims may have it at once.
+        /// Whether several claims may have the device at once.
         allow_multiple_allocations: bool,
-        /// The node that has it, where devices say so themselves.
+        /// The node that has the device, if devices say so themselves.
         node_name: Box<str>,
     }
 }
@@ -119,7 +119,7 @@ owned! {
 }
 
 owned! {
-    /// A taint that administrators put on devices, whoever publishes them.
+    /// A taint that administrators put on devices, whichever driver publishes them.
     DeviceTaintRule {
         metadata: Metadata<Box<str>>,
         spec: TaintRuleSpec,
@@ -128,14 +128,14 @@ owned! {
 
 owned! {
     TaintRuleSpec {
-        /// None where there is none.
+        /// `None` if the rule has no selector.
         device_selector: Option<TaintSelector>,
         taint: DeviceTaint,
     }
 }
 
 owned! {
-    /// The devices of which all of these are so; what is not written, any is.
+    /// Selects the devices that match all of these fields. An unset field matches any device.
     TaintSelector {
         driver: Option<Box<str>>,
         pool: Option<Box<str>>,
@@ -144,7 +144,7 @@ owned! {
 }
 
 owned! {
-    /// What administrators name so that claims need not say it.
+    /// A class that administrators define, so that claims need not repeat its selectors.
     DeviceClass {
         metadata: Metadata<Box<str>>,
         spec: ClassSpec,
@@ -172,7 +172,7 @@ owned! {
 }
 
 owned! {
-    /// What a pod asks for of devices, and what it was given.
+    /// What a pod asks for in devices, and what it was given.
     ResourceClaim {
         metadata: Metadata<Box<str>>,
         spec: ClaimSpec,
@@ -181,7 +181,7 @@ owned! {
 }
 
 owned! {
-    /// What claims are made from, one for each pod that names it.
+    /// A template from which a claim is made for each pod that names it.
     ResourceClaimTemplate {
         metadata: Metadata<Box<str>>,
         spec: ClaimTemplateSpec,
@@ -209,18 +209,18 @@ owned! {
 }
 
 owned! {
-    /// What holds for all devices of these requests, or of all where none is named.
+    /// What holds for all devices of these requests, or of all requests if none is named.
     Constraint {
         requests: Vec<Box<str>>,
-        /// All have the same of it.
+        /// All devices have the same value of this attribute.
         match_attribute: Option<Box<str>>,
-        /// No two have the same of it.
+        /// No two devices have the same value of this attribute.
         distinct_attribute: Option<Box<str>>,
     }
 }
 
 owned! {
-    /// One request: for devices of one form, or for the first form of several that can be had.
+    /// One request: for devices of one form, or for the first available of several forms.
     Request {
         name: Box<str>,
         exactly: Option<SubRequest>,
@@ -231,7 +231,7 @@ owned! {
 owned! {
     /// One form of a request.
     SubRequest {
-        /// Where it is one of several.
+        /// Set if the form is one of several.
         name: Box<str>,
         device_class_name: Box<str>,
         selectors: Vec<Selector>,
@@ -239,14 +239,14 @@ owned! {
         allocation_mode: Box<str>,
         /// One, where none is given.
         count: Option<i64>,
-        /// Whether it looks at devices without taking them from anybody.
+        /// Whether the request only looks at devices, without taking them from any pod.
         admin_access: bool,
         tolerations: Vec<DeviceToleration>,
     }
 }
 
 owned! {
-    /// A taint that a request puts up with.
+    /// A taint that a request tolerates.
     DeviceToleration {
         /// All keys, where none is given.
         key: Box<str>,
@@ -261,14 +261,14 @@ owned! {
 owned! {
     ClaimStatus {
         allocation: Option<Allocation>,
-        /// Who may use what was allocated.
+        /// The objects that may use what was allocated.
         reserved_for: Vec<Consumer>,
     }
 }
 
 owned! {
     Consumer {
-        /// A pod's, where the consumer is one.
+        /// The pod's uid, if the consumer is a pod.
         uid: Box<str>,
     }
 }
@@ -287,45 +287,45 @@ owned! {
 
 owned! {
     AllocatedDevice {
-        /// The request that it is for, or `<request>/<form>`.
+        /// The request that the device is for, or `<request>/<form>`.
         request: Box<str>,
         driver: Box<str>,
         pool: Box<str>,
         device: Box<str>,
-        /// Whether it is looked at alone.
+        /// Whether the device is only looked at.
         admin_access: bool,
     }
 }
 
 impl SubRequest {
-    /// How many devices are asked for; none for all that a node has.
+    /// How many devices are asked for; `None` for all devices of a node.
     pub fn count(&self) -> Option<i64> {
         (&*self.allocation_mode != "All").then(|| self.count.unwrap_or(1))
     }
 }
 
 impl DeviceTaint {
-    /// Whether it keeps new pods away from the device.
+    /// Whether the taint keeps new pods away from the device.
     pub fn keeps_away(&self) -> bool {
         matches!(&*self.effect, "NoSchedule" | "NoExecute")
     }
 }
 
 impl TaintSelector {
-    /// Whether it selects devices of this driver's pool, by whatever name.
+    /// Whether the selector matches devices of this driver and pool, whatever their names.
     pub fn selects_of(&self, driver: &str, pool: &str) -> bool {
         self.driver.as_deref().is_none_or(|named| named == driver)
             && self.pool.as_deref().is_none_or(|named| named == pool)
     }
 
-    /// Whether it selects a device of this name, of those pools whose it selects.
+    /// Whether the selector matches the name of a device whose driver and pool it matches.
     pub fn selects_named(&self, device: &str) -> bool {
         self.device.as_deref().is_none_or(|named| named == device)
     }
 }
 
 impl DeviceToleration {
-    /// Whether it puts up with a taint.
+    /// Whether this toleration tolerates a taint.
     pub fn tolerates(&self, taint: &DeviceTaint) -> bool {
         let exists = &*self.operator == "Exists";
         (self.effect.is_empty() || self.effect == taint.effect)

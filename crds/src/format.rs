@@ -2,7 +2,7 @@
 
 use crate::resources::{CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY};
 
-/// Whole cores where they are whole, else milli.
+/// Formats CPU in cores if they are whole, else in milli.
 pub fn format_cpu(milli: i128) -> String {
     if milli % 1000 == 0 {
         (milli / 1000).to_string()
@@ -11,7 +11,7 @@ pub fn format_cpu(milli: i128) -> String {
     }
 }
 
-/// The largest binary unit that loses nothing.
+/// Formats bytes in the largest binary unit that loses nothing.
 pub fn format_bytes(bytes: i128) -> String {
     let units = [(40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")];
     let fitting = units.iter().find(|(shift, _)| bytes != 0 && bytes % (1 << shift) == 0);
@@ -21,7 +21,7 @@ pub fn format_bytes(bytes: i128) -> String {
     )
 }
 
-/// An amount of a resource in the unit that it is counted in, as [`crate::resources::parse_amount`] reads it.
+/// Formats an amount of a resource in the unit that it is counted in, as [`crate::resources::parse_amount`] reads it.
 pub fn format_amount(resource: &str, amount: i128) -> String {
     match resource {
         CPU => format_cpu(amount),
@@ -31,7 +31,7 @@ pub fn format_amount(resource: &str, amount: i128) -> String {
     }
 }
 
-/// Of a list as much as fits into a column so wide, the first in any case, and how many more there are.
+/// Returns as much of a list as fits into a column of this width, at least the first text, and how many more there are.
 pub fn column(texts: &[String], most: usize) -> String {
     let whole = texts.join(", ");
     if whole.chars().count() <= most || texts.len() == 1 {

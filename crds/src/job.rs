@@ -15,9 +15,9 @@ lean! {
     JobSpec {
         /// Whether the Job makes no pods for now.
         suspend: Option<bool>,
-        /// How long it may run, counted from when it was started or resumed.
+        /// How long the Job may run, counted from when it was started or resumed.
         active_deadline_seconds: Option<i64>,
-        /// What its pods are made from.
+        /// What the Job's pods are made from.
         template: Template<S>,
     }
 }
@@ -30,11 +30,11 @@ lean! {
     }
 }
 
-/// What Cardgate reads of what such pods are.
+/// What Cardgate reads of the spec of a pod template.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateSpec {
-    /// How long they may take to end.
+    /// How long the pods may take to end.
     #[serde(default)]
     pub termination_grace_period_seconds: Option<i64>,
 }
@@ -42,11 +42,11 @@ pub struct TemplateSpec {
 lean! {
     /// What Cardgate reads of a Job's status.
     JobStatus {
-        /// How many of its pods succeeded.
+        /// How many of the Job's pods succeeded.
         succeeded: Option<i32>,
-        /// When it was started or resumed last, RFC 3339.
+        /// When the Job was last started or resumed, RFC 3339.
         start_time: Option<S>,
-        /// How many of its pods failed.
+        /// How many of the Job's pods failed.
         failed: Option<i32>,
         conditions: Vec<JobCondition<S>>,
     }
@@ -66,7 +66,7 @@ impl<S: AsRef<str>> Job<S> {
         self.spec.suspend == Some(true)
     }
 
-    /// Whether the Job is over: it makes no pods any more.
+    /// Whether the Job has finished and makes no pods any more.
     pub fn is_finished(&self) -> bool {
         let text = |field: &Option<S>| field.as_ref().map(|text| text.as_ref().to_owned());
         self.status.conditions.iter().any(|condition| {
@@ -75,7 +75,7 @@ impl<S: AsRef<str>> Job<S> {
         })
     }
 
-    /// Whether any of its pods has run to an end.
+    /// Whether any of the Job's pods has run to its end.
     pub fn has_ended_pods(&self) -> bool {
         self.status.succeeded.unwrap_or(0) > 0 || self.status.failed.unwrap_or(0) > 0
     }

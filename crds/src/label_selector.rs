@@ -1,6 +1,6 @@
 //! Label selectors as `kubectl get -l` takes them.
 //!
-//! Kubernetes' Rust libraries evaluate selectors but read none from text, so the grammar of
+//! Kubernetes' Rust libraries evaluate selectors but do not parse them from text. So the grammar of
 //! `k8s.io/apimachinery/pkg/labels` is here.
 
 use thiserror::Error;
@@ -37,7 +37,7 @@ pub enum LabelSelectorError {
 /// Which labels an object must have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector {
-    /// All must hold; none selects everything.
+    /// All requirements must hold. Without any, everything is selected.
     requirements: Vec<Requirement>,
 }
 
@@ -85,7 +85,7 @@ impl Condition {
             Self::Exists => value.is_some(),
             Self::Absent => value.is_none(),
             Self::In(values) => value.is_some_and(|value| is_in(values, value)),
-            // As in Kubernetes, a label that is not there is not among the values.
+            // As in Kubernetes, an absent label is not among the values.
             Self::NotIn(values) => value.is_none_or(|value| !is_in(values, value)),
             Self::Below(limit) => number().is_some_and(|number| number < *limit),
             Self::Above(limit) => number().is_some_and(|number| number > *limit),
@@ -175,7 +175,7 @@ impl<'a> Parser<'a> {
         Ok(key.into())
     }
 
-    /// A value; before a comma, a closing bracket and at the end it is the empty one.
+    /// Reads a value. Before a comma, before a closing bracket and at the end the value is empty.
     fn value(&mut self) -> Result<Box<str>, LabelSelectorError> {
         if matches!(self.peek(), "" | "," | ")") {
             return Ok("".into());
@@ -330,7 +330,7 @@ mod tests {
             }
         }
 
-        /// What Kubernetes' own library prints for a selector is read as that selector.
+        /// A selector printed by Kubernetes' own library is read as the same selector.
         #[test]
         fn selectors_agree_with_kubes(
             requirements in proptest::collection::vec((0..6_u8, "[ab]", proptest::collection::vec("[abc]", 1..3)), 1..4),

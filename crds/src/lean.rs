@@ -65,12 +65,12 @@ impl<S> Default for TextMap<S> {
 }
 
 impl<S: AsRef<str>> TextMap<S> {
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
-    /// Whether `key` is there.
+    /// Whether the map has `key`.
     pub fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
@@ -80,17 +80,17 @@ impl<S: AsRef<str>> TextMap<S> {
         self.0.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))
     }
 
-    /// How many there are.
+    /// How many entries there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Puts a value in the place of the one that `key` has, or beside the others.
+    /// Replaces the value of `key`, or adds an entry.
     pub fn insert(&mut self, key: S, value: S) {
         match self.0.iter_mut().find(|(known, _)| known.as_ref() == key.as_ref()) {
             Some((_, known)) => *known = value,
@@ -98,13 +98,13 @@ impl<S: AsRef<str>> TextMap<S> {
         }
     }
 
-    /// Keeps so many of the entries, the first ones.
+    /// Keeps the first entries only, as many as `most`.
     pub fn truncate(&mut self, most: usize) {
         self.0.truncate(most);
         self.0.shrink_to_fit();
     }
 
-    /// Keeps only the entries that `keep` says.
+    /// Keeps only the entries whose key `keep` accepts.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.0.retain(|(key, _)| keep(key.as_ref()));
         self.0.shrink_to_fit();
@@ -139,8 +139,8 @@ impl<'de, S: Deserialize<'de>> Deserialize<'de> for TextMap<S> {
     }
 }
 
-/// The first elements of a JSON array, at most so many: the others are passed over. Two bytes of an object that anybody may write can be an
-/// element that takes a hundred.
+/// The first elements of a JSON array, as many as `MOST`; the others are skipped. Anybody may write such an object, and an
+/// element of two bytes can take a hundred in memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AtMost<T, const MOST: usize>(Vec<T>);
 
@@ -203,10 +203,11 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T,
     }
 }
 
-/// The most entries that are read of a map of which anybody may write as many as fit into an object: far more than any that can be used has.
+/// The most entries that are read of a map that users may fill up to the size of an object: far more than any useful map
+/// has.
 const MOST_ENTRIES: usize = 4096;
 
-/// Reads a map that may be absent, and refuses one with more entries than are read of any.
+/// Reads a map that may be absent, and refuses a map with more entries than that.
 pub(crate) fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<BTreeMap<String, T>>, D::Error> {
@@ -251,7 +252,7 @@ pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>
 
 /// Defines a lean object: a struct over the text type `S`, every field of it optional in the JSON, `null` included.
 ///
-/// What has no comment is Kubernetes' own object or field of that name.
+/// A type or field without comment is Kubernetes' own of that name.
 macro_rules! lean {
     ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$meta])*
@@ -281,7 +282,7 @@ lean! {
         generate_name: Option<S>,
         namespace: Option<S>,
         uid: Option<S>,
-        /// Version of the object, by which a watch goes on.
+        /// Version of the object, from which a watch continues.
         resource_version: Option<S>,
         labels: TextMap<S>,
         annotations: TextMap<S>,
@@ -300,7 +301,7 @@ lean! {
         /// Kind of the owner, such as `DaemonSet`.
         kind: Option<S>,
         name: Option<S>,
-        /// Tells it from one that had its name before.
+        /// Tells the owner from an earlier object of the same name.
         uid: Option<S>,
         /// Whether the owner is the managing controller.
         controller: Option<bool>,

@@ -1,8 +1,8 @@
 //! The vocabulary of Cardgate: what users write and what they read back.
 //!
-//! One module per thing a user can write. Every parser returns a typed value or an error that names the offending text
-//! and what would be right; the webhook and the operator share them, so what one accepts the other understands. Nothing
-//! here does I/O.
+//! There is one module for each thing that a user can write. Every parser returns a typed value or an error that names the
+//! offending text and what would be right. The webhook and the operator share the parsers, so what one accepts the other
+//! understands. Nothing here does I/O.
 
 pub mod bounds;
 pub mod card;
@@ -57,7 +57,7 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
     definitions.map(explained).into()
 }
 
-/// A definition whose descriptions break lines where paragraphs end, and nowhere else: `kubectl explain` breaks them itself.
+/// Returns the definition with descriptions that break lines only between paragraphs: `kubectl explain` wraps them itself.
 fn explained(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
     for version in &mut definition.spec.versions {
         let schema = version.schema.as_mut();

@@ -1,4 +1,4 @@
-//! What a manifest makes: pods, and what they are taken as.
+//! The pods that a manifest makes, and the whole that they are let in as.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use crate::keys::{CARD_REQUEST, GROUP_NAME, QUEUE_NAME, TASK_SPEC};
 use crate::managed::DAEMON_SET;
 use crate::pod::{OwnerReference, Pod};
 
-/// What a manifest makes.
+/// The result of a manifest.
 #[derive(Debug)]
 pub struct Made {
-    /// The first pod of each of its templates, and how many there are of it at once; of at least one template.
+    /// For each template, and there is at least one: its first pod, and how many such pods there are at once.
     pub pods: Vec<(Pod<Box<str>>, u64)>,
-    /// What is taken as a whole or not at all, where it is.
+    /// The Job that is let in as a whole or not at all, if it is one.
     pub whole: Option<Whole>,
 }
 
-/// A Job that is taken as a whole: in Job mode, or as the group that Volcano makes for it.
+/// A Job that is let in as a whole: in Job mode, or as the group that Volcano makes for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Whole {
     /// The Job's name.
     pub name: String,
-    /// The cards that it asks for as a whole, where it says that.
+    /// The cards that the Job asks for as a whole, if it says so.
     pub card_request: Option<String>,
-    /// So many of its pods it needs at least.
+    /// How many of its pods the Job needs at least.
     pub min_member: u64,
-    /// So many of each of its tasks, by name, where they are told apart.
+    /// How many pods of each task the Job needs, by task name, if tasks are told apart.
     pub tasks: BTreeMap<String, u64>,
 }
 
@@ -43,20 +43,20 @@ pub enum NoPod {
     /// Its pod can't be read.
     #[error("spec.manifest: the pod can't be read: {0}: see kubectl explain pod")]
     Unreadable(String),
-    /// Something in it is to hold others, and does not.
+    /// A part that must be a map is none.
     #[error("spec.manifest: {place} is no map ({text}): write it as one, or leave it out")]
     NoMap {
-        /// Where it stands.
+        /// The place of that part.
         place: String,
-        /// What stands there.
+        /// The text found there.
         text: String,
     },
-    /// A Job of Volcano has more tasks than a group may name.
+    /// A Volcano Job has more tasks than a group may name.
     #[error("spec.manifest: spec.tasks has {0} tasks, more than {TASKS}: give some of them one template")]
     TooManyTasks(usize),
 }
 
-/// What a manifest makes at once.
+/// Returns what a manifest makes at once.
 pub fn made_by(mut manifest: Value) -> Result<Made, NoPod> {
     // A CronJob makes Jobs.
     if let Some(template) = manifest
@@ -82,7 +82,7 @@ pub fn made_by(mut manifest: Value) -> Result<Made, NoPod> {
             let template = manifest.pointer_mut("/spec/template").map(Value::take);
             let mut pod = pod_of(template.unwrap_or(manifest))?;
             if is_daemon_set {
-                // As its controller makes it, and as CrossQuota knows it.
+                // The pod as the `DaemonSet` controller makes it, and as `CrossQuota` recognises it.
                 pod.metadata.owner_references = vec![OwnerReference {
                     kind: Some(DAEMON_SET.into()),
                     name: Some(name.into()),
@@ -122,7 +122,7 @@ fn made_by_job(mut job: Value, name: String) -> Result<Made, NoPod> {
     })
 }
 
-/// One of Volcano's Jobs: its controller makes a group for it, and the pods of each task, which name the group.
+/// A Volcano Job: its controller makes a group for it, and the pods of each task, which name the group.
 fn made_by_volcano(job: &Value, name: String) -> Result<Made, NoPod> {
     let spec = &job["spec"];
     let tasks = spec["tasks"].as_array().map_or(&[][..], Vec::as_slice);
@@ -155,7 +155,8 @@ fn made_by_volcano(job: &Value, name: String) -> Result<Made, NoPod> {
     })
 }
 
-/// A pod of a task as Volcano makes it. The group has no name yet: this one no other can have.
+/// Returns a pod of a task as Volcano makes it. The group has no name yet, so the pod names one that no other group can
+/// have.
 fn of_group(mut template: Value, index: usize, job: &Value, name: &str, task: &str) -> Result<Value, NoPod> {
     let place = format!("spec.tasks[{index}].template");
     let root = map_in(&mut template, &place)?;
@@ -178,7 +179,7 @@ fn of_group(mut template: Value, index: usize, job: &Value, name: &str, task: &s
     Ok(template)
 }
 
-/// A map, which what is not there becomes.
+/// Returns the value as a map; an absent value becomes one.
 fn map_in<'v>(value: &'v mut Value, place: &str) -> Result<&'v mut serde_json::Map<String, Value>, NoPod> {
     if value.is_null() {
         *value = json!({});
@@ -206,7 +207,7 @@ fn pod_of(mut pod: Value) -> Result<Pod<Box<str>>, NoPod> {
     serde_json::from_value(pod).map_err(|error| NoPod::Unreadable(json_error(&error)))
 }
 
-/// Makes texts of a pod's quantities that are numbers, as API servers do with the objects that they know: `nvidia.com/gpu: 1`.
+/// Turns numbers among a pod's quantities into texts, as API servers do in the objects that they know: `nvidia.com/gpu: 1`.
 pub fn write_quantities_as_text(pod: &mut Value) {
     let Some(spec) = pod.get_mut("spec") else {
         return;

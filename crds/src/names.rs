@@ -9,8 +9,8 @@ const MAX_SUBDOMAIN: usize = 253;
 /// Longest label value, and longest name part of a label key.
 const MAX_LABEL: usize = 63;
 
-/// What somebody wrote as the name of another object, fit to be remembered and shown: a name as it is, and of what can be none the
-/// beginning, which is none either.
+/// Returns what a user wrote as the name of another object, fit to be kept and shown. A valid name stays as it is. Of an
+/// invalid name only the beginning is kept, which is invalid too.
 pub fn as_object_name(text: &str) -> Cow<'_, str> {
     if is_object_name(text) {
         Cow::Borrowed(text)

@@ -18,7 +18,7 @@ lean! {
     NodeSpec {
         /// Whether the node is cordoned: no new pod is scheduled to it.
         unschedulable: bool,
-        /// What keeps pods away that do not tolerate it.
+        /// Taints, which keep away pods that do not tolerate them.
         taints: Vec<Taint<S>>,
     }
 }
@@ -26,7 +26,7 @@ lean! {
 lean! {
     Taint {
         key: Option<S>,
-        /// Value; none is the same as empty.
+        /// Value; `None` is the same as empty.
         value: Option<S>,
         /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
         effect: Option<S>,
@@ -51,7 +51,7 @@ lean! {
 }
 
 impl<S: AsRef<str>> Node<S> {
-    /// Whether the node says that it is ready; a node that says nothing is not.
+    /// Whether the node says that it is ready. A node that says nothing is not ready.
     pub fn is_ready(&self) -> bool {
         self.status.conditions.iter().any(|condition| {
             let is = |field: &Option<S>, value: &str| field.as_ref().is_some_and(|text| text.as_ref() == value);

@@ -1,4 +1,5 @@
-//! A lean object as kube's client takes it, in a watch as in a list: only what a watch itself needs of the metadata is kept twice.
+//! Lean objects in the form that kube's client needs for watches and lists. Only the metadata that a watch itself needs is
+//! kept twice.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -22,14 +23,14 @@ use crate::volcano::{GroupQueue, WatchedGroup};
 #[derive(Debug, Clone)]
 pub struct Observed<K, T> {
     meta: ObjectMeta,
-    /// What was read of it.
+    /// What was read of the object.
     pub object: T,
     kind: PhantomData<K>,
 }
 
 /// A lean object that has a version.
 pub trait Versioned {
-    /// The version of the object, by which a watch goes on.
+    /// The version of the object, from which a watch continues.
     fn resource_version(&self) -> Option<&str>;
 }
 
@@ -58,7 +59,7 @@ versioned! {
 }
 
 lean! {
-    /// What tells an object from others.
+    /// What identifies an object.
     Identity {
         name: Option<S>,
         namespace: Option<S>,
@@ -67,19 +68,20 @@ lean! {
     }
 }
 
-/// An object of which nothing is read but what it is known by.
+/// An object of which only the identity is read.
 #[derive(Debug, Clone, Default, Deserialize)]
 struct Identified {
     #[serde(default)]
     metadata: Identity<Box<str>>,
 }
 
-/// A lean object `T` that may be unreadable, watched as Kubernetes' `K`. In memory is its text, once, beside what is read of it: kube's own
-/// `DeserializeGuard` makes a tree of all that stands in it, and a second one, of which a megabyte that anybody may write takes a hundred.
+/// A lean object `T` that may be unreadable, watched as Kubernetes' `K`. Its text is in memory once, beside what is read of
+/// it. kube's own `DeserializeGuard` makes a tree of all its contents, and a second one; for a megabyte, which anybody may
+/// write, these take a hundred megabytes.
 #[derive(Debug, Clone)]
 pub struct Guarded<K, T> {
     meta: ObjectMeta,
-    /// What was read of it.
+    /// What was read of the object.
     pub object: Result<T, Unreadable>,
     kind: PhantomData<K>,
 }
@@ -87,9 +89,9 @@ pub struct Guarded<K, T> {
 /// An object that can't be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
-    /// Which.
+    /// Which object it is.
     pub identity: Identity<Box<str>>,
-    /// Why.
+    /// Why it can't be read.
     pub error: Box<str>,
 }
 

@@ -26,12 +26,12 @@ lean! {
         scheduling_gates: Vec<SchedulingGate<S>>,
         /// Priority, resolved from the priority class by the API server.
         priority: Option<i32>,
-        /// Whether others may make room for it, resolved likewise.
+        /// Whether other pods may be evicted to make room for it, resolved likewise.
         preemption_policy: Option<S>,
         scheduler_name: Option<S>,
-        /// How long it may run, counted from when its kubelet took it.
+        /// How long the pod may run, counted from when its kubelet took it.
         active_deadline_seconds: Option<i64>,
-        /// How long it may take to end.
+        /// How long the pod may take to end.
         termination_grace_period_seconds: Option<i64>,
         containers: Vec<Container<S>>,
         /// Init containers and sidecars.
@@ -51,26 +51,26 @@ lean! {
     Volume {
         /// A claim by its name.
         persistent_volume_claim: Option<VolumeClaim<S>>,
-        /// A claim that is made for the pod.
+        /// A claim that will be made for the pod.
         ephemeral: Option<VolumeClaim<S>>,
     }
 }
 
 lean! {
     VolumeClaim {
-        /// Its name, where it is known.
+        /// The claim's name, if it is known.
         claim_name: Option<S>,
     }
 }
 
 lean! {
-    /// A claim of devices: one that is there under its name, or one that is made from a template.
+    /// A claim of devices: an existing claim, or one that is made from a template.
     PodResourceClaim {
         /// Its name in this pod.
         name: Option<S>,
-        /// The claim that is there.
+        /// Name of the existing claim.
         resource_claim_name: Option<S>,
-        /// What a claim is made from for this pod.
+        /// Name of the template from which a claim is made for this pod.
         resource_claim_template_name: Option<S>,
     }
 }
@@ -94,7 +94,7 @@ lean! {
 lean! {
     /// Requests and limits, quantities as text.
     ResourceRequirements {
-        /// What is set aside.
+        /// The amounts that are reserved.
         requests: TextMap<S>,
         /// What must not be exceeded; also the request where none is given.
         limits: TextMap<S>,
@@ -116,7 +116,7 @@ lean! {
     }
 }
 
-/// The most terms of a node selector that are read: far more than a pod may have that is looked at.
+/// The most terms of a node selector that are read: far more than a pod may have without being refused.
 const MOST_TERMS: usize = 8192;
 
 lean! {

@@ -1,4 +1,4 @@
-//! What a pod may say at most, beside what has a parser of its own (see [`crate::bounds`]).
+//! The most that a pod may contain, apart from what has a parser of its own (see [`crate::bounds`]).
 
 use std::iter;
 
@@ -10,7 +10,7 @@ use crate::pod::{
     Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, ResourceRequirements, Toleration,
 };
 
-/// A pod that says more than it may.
+/// A pod that contains more than it may.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum PodBoundError {
@@ -23,13 +23,13 @@ pub enum PodBoundError {
     /// Too much about what containers request.
     #[error("{0}")]
     Containers(BoundError),
-    /// Too many results of an admission; the key is one of theirs.
+    /// Too many results of an admission; `key` is one of them.
     #[error("annotation {key}: {source}")]
     Results { key: String, source: BoundError },
 }
 
-/// Checks how many results of an admission a pod brings along. Each is taken off by itself, and its author told: so many must not make
-/// an answer many times as long as the pod.
+/// Checks how many results of an admission a new pod carries. Each is removed on its own, and the author is told of each. So
+/// many results must not make an answer many times as long as the pod.
 pub fn check_results<S: AsRef<str>>(pod: &Pod<S>) -> Result<(), PodBoundError> {
     let keys = pod.metadata.annotations.iter().map(|(key, _)| key);
     let mut results = keys.filter(|key| is_operator_result(key));
@@ -49,9 +49,9 @@ pub fn check_results<S: AsRef<str>>(pod: &Pod<S>) -> Result<(), PodBoundError> {
     })
 }
 
-/// Checks the names that a pod gives of other objects, and what it says about nodes.
+/// Checks the names of other objects in a pod, and what the pod says about nodes.
 pub fn check<S: AsRef<str>>(pod: &Pod<S>) -> Result<(), PodBoundError> {
-    // Found once for all: every pod is checked whenever it says anything.
+    // Computed at compile time, since the check runs for every pod that says anything.
     const QUEUE_LENGTH: usize = bounds::annotation_length(QUEUE_NAME);
     const GROUP_LENGTH: usize = bounds::annotation_length(GROUP_NAME);
     for (key, most, remedy) in [
@@ -87,12 +87,12 @@ pub fn check<S: AsRef<str>>(pod: &Pod<S>) -> Result<(), PodBoundError> {
     .map_err(PodBoundError::Containers)
 }
 
-/// How much a pod says about nodes: its labels, requirements and values, and its tolerations.
+/// Counts what a pod says about nodes: its labels, requirements and values, and its tolerations.
 pub fn node_terms<S: AsRef<str>>(spec: &PodSpec<S>) -> usize {
     node_texts(spec).count()
 }
 
-/// The lengths of what a pod says about nodes, term by term.
+/// Returns the lengths of what a pod says about nodes, term by term.
 fn node_texts<S: AsRef<str>>(spec: &PodSpec<S>) -> impl Iterator<Item = usize> {
     let affinity = spec
         .affinity
@@ -139,7 +139,7 @@ fn length<S: AsRef<str>, const N: usize>(texts: [&Option<S>; N]) -> usize {
     texts.into_iter().flatten().map(|text| text.as_ref().len()).sum()
 }
 
-/// Cuts what a pod says about nodes where that is more than it may: what is left is still more than that, and no longer.
+/// Cuts what a pod says about nodes if it is more than is allowed. What is left is still more than is allowed, but hardly.
 pub fn cut_node_terms<S>(spec: &mut PodSpec<S>)
 where
     S: AsRef<str> + for<'t> From<&'t str>,
@@ -184,13 +184,13 @@ where
     }
 }
 
-/// A value may be as long as an object: API servers before 1.32 take any.
+/// Cuts a value that is too long. A value may be as long as an object: API servers before 1.32 take any.
 fn shorten<S>(value: &mut S)
 where
     S: AsRef<str> + for<'t> From<&'t str>,
 {
     let text = value.as_ref();
-    // One byte more than may be there, or up to three, is still too long.
+    // One byte too many, or up to three more at the end of a character, is still too long.
     let end = text.ceil_char_boundary(bounds::NODE_TEXTS_LENGTH + 1);
     if end < text.len() {
         *value = S::from(&text[..end]);
@@ -202,7 +202,7 @@ fn keep<T>(list: &mut Vec<T>, is_kept: impl FnMut(&mut T) -> bool) {
     list.shrink_to_fit();
 }
 
-/// How much there is to containers: they themselves, and what they request and are limited to.
+/// Counts the containers, and what they request and are limited to.
 fn container_terms<S: AsRef<str>>(spec: &PodSpec<S>) -> usize {
     let containers = spec.containers.iter().chain(&spec.init_containers);
     containers.map(of_container).sum()
@@ -213,7 +213,8 @@ fn of_container<S: AsRef<str>>(container: &Container<S>) -> usize {
     1 + requests.len() + limits.len()
 }
 
-/// Cuts the containers of a pod, and what they request, where that is more than may be: what is left is still more than that.
+/// Cuts the containers of a pod, and what they request, if they are more than is allowed. What is left is still more than is
+/// allowed.
 pub fn cut_containers<S: AsRef<str>>(spec: &mut PodSpec<S>) {
     let mut left = bounds::CONTAINER_TERMS + 1;
     let mut cut = |container: &mut Container<S>| {

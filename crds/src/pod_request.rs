@@ -33,8 +33,9 @@ pub enum PodRequestError {
     Overflow { resource: String },
 }
 
-/// The pod's request: containers and sidecars in sum against the largest init container beside the sidecars started
-/// before it; then what the pod sets as a whole for CPU, memory and huge pages, if only a limit as [`is_limit_requested`] says; then overhead.
+/// Returns the pod's request. It is the larger of two amounts: all containers and sidecars together, or the largest init
+/// container beside the sidecars started before it. What the pod sets as a whole for CPU, memory and huge pages takes its
+/// place; a limit alone counts if [`is_limit_requested`] says so. The overhead is added last.
 pub fn pod_request<S: AsRef<str>>(spec: &PodSpec<S>) -> Result<ResourceVector<'_>, PodRequestError> {
     let mut running = ResourceVector::default();
     for container in &spec.containers {
@@ -66,7 +67,7 @@ pub fn pod_request<S: AsRef<str>>(spec: &PodSpec<S>) -> Result<ResourceVector<'_
     )
 }
 
-/// What one container requests.
+/// Returns what one container requests.
 pub fn container_request<S: AsRef<str>>(container: &Container<S>) -> Result<ResourceVector<'_>, PodRequestError> {
     let place = || match &container.name {
         Some(name) => format!("container {:?}", excerpt(name.as_ref())),
@@ -75,7 +76,8 @@ pub fn container_request<S: AsRef<str>>(container: &Container<S>) -> Result<Reso
     amounts(place, container.resources.effective())
 }
 
-/// The extended resources that containers request or are limited in, of whatever amount, each once; no more than a pod may request.
+/// Returns the extended resources that containers request or are limited in, of whatever amount, each once. Refuses more
+/// than a pod may request.
 pub fn extended_resources<S: AsRef<str>>(spec: &PodSpec<S>) -> Result<BTreeSet<&str>, PodRequestError> {
     let containers = spec.all_containers();
     let named = containers.flat_map(|container| container.resources.effective());
@@ -92,8 +94,9 @@ fn is_pod_level(resource: &str) -> bool {
     resource == CPU || resource == MEMORY || resource.starts_with(HUGE_PAGES_PREFIX)
 }
 
-/// Whether a pod that sets no request of a resource, and a limit, requests as much as that: it does where no container says what it requests,
-/// and always of huge pages, which are not overcommitted. API servers write it so on every pod that is created.
+/// Whether a pod that sets only a limit of a resource requests as much as the limit. It does if no container says what it
+/// requests, and always for huge pages, which are not overcommitted. API servers write this request on every pod that is
+/// created.
 fn is_limit_requested<S: AsRef<str>>(spec: &PodSpec<S>, resource: &str) -> bool {
     let is_requested = |container: &Container<S>| {
         let resources = &container.resources;
@@ -102,7 +105,7 @@ fn is_limit_requested<S: AsRef<str>>(spec: &PodSpec<S>, resource: &str) -> bool 
     resource.starts_with(HUGE_PAGES_PREFIX) || !spec.all_containers().any(is_requested)
 }
 
-/// What is requested; `place` says where, for the message.
+/// Reads what is requested; `place` says where, for the message.
 fn amounts<'a>(
     place: impl Fn() -> String,
     quantities: impl Iterator<Item = (&'a str, &'a str)>,
@@ -121,14 +124,14 @@ fn amounts<'a>(
                 quantity: shown(quantity),
             });
         }
-        // Zeros are not kept, and not counted: they ask for nothing.
+        // Zeros are neither kept nor counted, since they ask for nothing.
         vector.set(resource, amount);
         check_count(vector.iter().len())?;
     }
     Ok(vector)
 }
 
-/// Whether so many resources are no more than a pod may request: so adding up costs no more than the pod is long.
+/// Checks that so many resources are no more than a pod may request. So adding up costs no more than the length of the pod.
 fn check_count(count: usize) -> Result<(), BoundError> {
     const REMEDY: &str = "request fewer kinds of resources in one pod";
     BoundError::count(
@@ -195,7 +198,7 @@ mod tests {
         assert_eq!(request.get("nvidia.com/gpu"), 1);
     }
 
-    /// As API servers write it on a pod: whoever reads a manifest reads what is not written yet.
+    /// API servers write this request on a pod. A manifest does not have it yet.
     #[test]
     fn a_limit_of_the_pod_stands_in_where_no_container_requests_the_resource() {
         let with = |containers: serde_json::Value, starting: serde_json::Value| {

@@ -1,7 +1,8 @@
 //! Kubernetes quantities (`500m`, `8Gi`, `1e3`) as exact integers.
 //!
-//! The grammar is Kubernetes' own (`k8s.io/apimachinery/pkg/api/resource`). Nothing goes through floating point; a value
-//! between two integers is rounded away from zero, as `Quantity.Value()` does; what does not fit an `i64` is an error.
+//! The grammar is Kubernetes' own (`k8s.io/apimachinery/pkg/api/resource`). Nothing goes through floating point. A value
+//! between two integers is rounded away from zero, as `Quantity.Value()` does. A value that does not fit an `i64` is an
+//! error.
 
 use thiserror::Error;
 
@@ -78,13 +79,13 @@ fn parse_scaled(text: &str, scale: u128) -> Result<i64, QuantityError> {
     i64::try_from(if negative { -magnitude } else { magnitude }).map_err(|_| overflow())
 }
 
-/// `0.d1d2d3... x 10^point x multiplier`, rounded up; none when it does not fit.
+/// Returns `0.d1d2d3... x 10^point x multiplier`, rounded up; `None` when it does not fit.
 fn magnitude(mut digits: impl DoubleEndedIterator<Item = u128>, point: i64, multiplier: u128) -> Option<u128> {
     let mut whole: u128 = 0;
     for _ in 0..point {
         whole = whole.checked_mul(10)?.checked_add(digits.next().unwrap_or(0))?;
     }
-    // Long multiplication of the digits behind the point, last digit first: what is carried out at the front is whole.
+    // Long multiplication of the digits behind the point, last digit first. What is carried beyond the first digit is whole.
     let mut carry: u128 = 0;
     let mut inexact = false;
     let zeros_behind_point = std::iter::repeat_n(0, usize::try_from(-point).unwrap_or(0));

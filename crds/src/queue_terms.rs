@@ -21,7 +21,7 @@ pub enum Item {
 }
 
 impl Item {
-    /// An amount of it, as people write it.
+    /// Formats an amount of the item as people write it.
     pub fn format(&self, amount: i128) -> String {
         match self {
             Self::Resource(name) => format_amount(name, amount),
@@ -38,31 +38,31 @@ impl fmt::Display for Item {
     }
 }
 
-/// Amounts of what is named; 0 may be named.
+/// Amounts of the named items. An amount of 0 is kept.
 pub type Limits = BTreeMap<Item, i64>;
 
-/// What a queue says of itself and of its place. What can't be read says nothing here, and is one of the problems.
+/// What a queue says of itself and of its place. A part that can't be read is empty here, and among the problems.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueTerms {
-    /// The queue that it is a part of, where it names one.
+    /// The queue that this queue is a part of, if it names one.
     pub parent: Option<Box<str>>,
     /// Queues of higher priority go first.
     pub priority: i32,
-    /// Whether what it has beyond what it deserves may be taken back.
+    /// Whether what the queue has beyond what it deserves may be taken back.
     pub reclaimable: bool,
-    /// The most that it may have.
+    /// The most that the queue may have.
     pub capability: Limits,
-    /// What it should have while others want it too.
+    /// What the queue should have while others want it too.
     pub deserved: Limits,
-    /// What is kept free for it.
+    /// What is kept free for the queue.
     pub guarantee: Limits,
-    /// What of its limits can't be read.
+    /// The limits that can't be read.
     pub problems: Vec<QueueProblem>,
-    /// The namespaces that may use it.
+    /// The namespaces that may use the queue.
     pub access: Result<QueueAccess, QueueAccessError>,
 }
 
-/// What of a queue can't be read.
+/// A part of a queue that can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum QueueProblem {
@@ -78,7 +78,7 @@ pub enum QueueProblem {
         field: &'static str,
         error: ResourceQuantityError,
     },
-    /// The selector of namespaces that may use it.
+    /// The selector of namespaces that may use the queue.
     #[error("annotation {QUEUE_NAMESPACES}: {0}")]
     Namespaces(#[from] QueueAccessError),
 }
@@ -101,7 +101,7 @@ impl QueueTerms {
         let mut limits = |field, resources: Option<&ResourceQuantities>, key| {
             let mut limits = Limits::new();
             match resources.map(resource_vector).transpose() {
-                // A vector keeps no zeros; here 0 is something that was said.
+                // A vector keeps no zeros, but here a 0 that the queue names counts.
                 Ok(amounts) => limits.extend(resources.iter().flat_map(|named| named.keys()).map(|name| {
                     let amount = amounts.as_ref().map_or(0, |amounts| amounts.get(name));
                     (Item::Resource(name.as_str().into()), amount)

@@ -24,7 +24,7 @@ pub fn parse_amount(resource: &str, quantity: &str) -> Result<i64, QuantityError
     }
 }
 
-/// Whether pods can ask for it, or take it up by being there: what is no key of a quota alone.
+/// Whether pods can request this resource, or take it up by existing. False for keys that only quotas have.
 pub fn is_of_pods(resource: &str) -> bool {
     const QUOTA_PREFIXES: [&str; 3] = ["count/", "requests.", "limits."];
     matches!(resource, CPU | MEMORY | EPHEMERAL_STORAGE | PODS)
@@ -32,15 +32,15 @@ pub fn is_of_pods(resource: &str) -> bool {
         || (is_extended(resource) && !QUOTA_PREFIXES.iter().any(|prefix| resource.starts_with(prefix)))
 }
 
-/// Amounts by resource name, sorted by name. CPU in milli, everything else in whole units; zero amounts are not kept. The names
-/// are those of the object that it is read from.
+/// Amounts by resource name, sorted by name. CPU is in milli, everything else in whole units. Zero amounts are not kept. The
+/// names borrow from the object that the vector is read from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceVector<'n> {
     amounts: Vec<(&'n str, i64)>,
 }
 
 impl<'n> ResourceVector<'n> {
-    /// How much of `resource`; 0 where it is not named.
+    /// Returns how much of `resource`; 0 where it is not named.
     pub fn get(&self, resource: &str) -> i64 {
         self.find(resource).map_or(0, |index| self.amounts[index].1)
     }
@@ -57,12 +57,12 @@ impl<'n> ResourceVector<'n> {
         }
     }
 
-    /// Whether it names nothing.
+    /// Whether the vector names nothing.
     pub fn is_empty(&self) -> bool {
         self.amounts.is_empty()
     }
 
-    /// Names and amounts, by name.
+    /// Returns names and amounts, by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&'n str, i64)> + '_ {
         self.amounts.iter().copied()
     }

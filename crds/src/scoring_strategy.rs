@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::bounds::excerpt;
 
-/// A strategy that the document does not know.
+/// An unknown strategy.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is no scoring strategy: write most-allocated or least-allocated, or leave the annotation out")]
 pub struct ScoringStrategyError(pub String);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 /// Object names are DNS subdomains: at most 253 characters. The hash and its dash need 9 of them.
 const MAX_STEM: usize = 253 - 9;
 
-/// A name for the object that stands for `card`: readable, and different for different cards.
+/// Returns a name for the object that stands for `card`: readable, and different for different cards.
 ///
 /// Lower case letters, digits and dots stay, everything else becomes a dash. Where that loses anything, eight hexadecimal
 /// digits of a hash of the card name make the result unique (`nvidia-a100-mps-80g-1-8-1c9f0d3e`).
@@ -35,7 +35,7 @@ pub fn slug(card: &str) -> String {
     stem
 }
 
-/// A name for a label that stands for `card`: the slug, cut to what the name of a label may have.
+/// Returns a label name that stands for `card`: the slug, cut to the length of a label name.
 pub fn label_name(card: &str) -> String {
     const MAX_NAME: usize = 63;
     let slug = slug(card);

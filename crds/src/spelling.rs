@@ -1,25 +1,26 @@
-//! What somebody may have meant: the known word that is most like one that nobody knows.
+//! Guesses what a user may have meant by an unknown word: the most similar known word.
 
 use std::collections::BTreeSet;
 
 use crate::bounds::ANNOTATIONS;
 
-/// Words longer than this are nobody's slip of the pen, and are not compared.
+/// Longer words are no typing mistakes, and are not compared.
 const LONGEST: usize = 200;
-/// The shortest words that may differ in one letter, and in two.
+/// The lengths from which words may differ in one letter, and in two.
 const IN_ONE: usize = 4;
 const IN_TWO: usize = 12;
-/// What has all parts of a word is less like it than what has its letters, and more than what differs in some.
+/// How unlike a word is that has all parts of the written word: less like it than the same letters, more than with letters
+/// changed.
 const IN_PARTS: usize = 1;
 
-/// Whether a key may be one of Cardgate's, misspelt: most are others' and look it.
+/// Whether a key may be a misspelt key of Cardgate's. Most keys belong to others, and are recognised as theirs.
 pub fn may_be_misspelt(written: &str) -> bool {
     let written_low = written.to_ascii_lowercase();
     written.len() <= LONGEST && ["volc", "card", "queue"].iter().any(|part| written_low.contains(part))
 }
 
-/// The annotation that somebody may have meant who wrote this key; none for a key that Cardgate reads, and for what is like
-/// none of them.
+/// Returns the annotation that a user may have meant by this key. `None` for a key that Cardgate reads, and for a key that
+/// resembles none of them.
 pub fn meant_key(written: &str) -> Option<&'static str> {
     if !may_be_misspelt(written) {
         return None;
@@ -28,7 +29,7 @@ pub fn meant_key(written: &str) -> Option<&'static str> {
     nearest(written, known, likeness)
 }
 
-/// The card that somebody may have meant who wrote this name: also the first by name that has all parts of it, as
+/// Returns the card that a user may have meant by this name. This may also be the first by name that has all parts of it, as
 /// `NVIDIA-A100-SXM4-80GB` has those of `A100`.
 pub fn meant_card<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     nearest(written, known, |written, known| {
@@ -59,7 +60,7 @@ fn nearest<'k>(
     nearest.map(|(_, word)| word)
 }
 
-/// How far two words in small letters are apart; none where nobody would take one for the other.
+/// Returns how far apart two words in lower case are; `None` where nobody would take one for the other.
 fn likeness(written: &str, known: &str) -> Option<usize> {
     // O and 0, and l and 1, look alike.
     let alike = |letter: u8| match letter {
@@ -85,13 +86,13 @@ fn likeness(written: &str, known: &str) -> Option<usize> {
     distance(&written_letters, &known_letters, most).map(|distance| distance + 1)
 }
 
-/// The parts of a word between signs, in no order.
+/// Returns the parts of a word between signs, in no order.
 fn parts(word: &str) -> BTreeSet<&str> {
     let parts = word.split(|sign: char| !sign.is_ascii_alphanumeric());
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// How many letters have to be changed, left out or put in (Levenshtein), where that is no more than `most`.
+/// Returns how many letters have to be changed, removed or inserted (Levenshtein), if that is no more than `most`.
 fn distance(one: &[u8], other: &[u8], most: usize) -> Option<usize> {
     if one.len().abs_diff(other.len()) > most {
         return None;
@@ -195,7 +196,7 @@ mod tests {
         assert_eq!(meant_card(&"A".repeat(100_000), known), None);
     }
 
-    /// The same by the definition.
+    /// The same distance, straight from its definition.
     fn plain_distance(one: &[u8], other: &[u8]) -> usize {
         match (one, other) {
             ([], rest) | (rest, []) => rest.len(),

@@ -1,4 +1,4 @@
-//! `Queue` and `PodGroup`, which belong to Volcano: the fields that Cardgate reads, as they are there.
+//! Volcano's `Queue` and `PodGroup`: the fields that Cardgate reads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -67,7 +67,7 @@ pub struct QueueStatus {
 }
 
 impl Queue {
-    /// The queue's state where it takes no pods; none where that is `Open`, or nobody has set one.
+    /// Returns the queue's state if it takes no pods; `None` if the state is `Open` or not set.
     pub fn closed(&self) -> Option<&str> {
         let state = self.status.as_ref()?.state.as_deref()?;
         (!matches!(state, "" | QUEUE_OPEN)).then_some(state)
@@ -103,8 +103,8 @@ pub struct PodGroupSpec {
 }
 
 impl PodGroupSpec {
-    /// How many pods of each task the group needs at once, by task. Nothing where that is more than `min_member` in all: then
-    /// Volcano goes by that number alone.
+    /// Returns how many pods of each task the group needs at once, by task. Returns none if they add up to more than
+    /// `min_member`: then Volcano goes by that number alone.
     pub fn least_of_tasks(&self) -> Result<Vec<(&str, usize)>, BoundError> {
         let named = self.min_task_member.iter().flatten();
         let tasks: Vec<_> = named
@@ -124,23 +124,23 @@ impl PodGroupSpec {
 }
 
 lean! {
-    /// A group of which nothing is read but its queue: whatever else it says, and however much, is not kept.
+    /// A group of which only the queue is read. Whatever else it contains, and however much, is not kept.
     GroupQueue {
         metadata: GroupName<S>,
         spec: NamedQueue<S>,
     }
 }
 
-/// A group as it is watched by who decides about it: of its metadata, what is read of it.
+/// A group as the program that decides about it watches it, with the metadata that is read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct WatchedGroup {
-    /// What it is known by, and what its annotations say.
+    /// The group's identity, and its annotations.
     #[serde(default)]
     pub metadata: GroupMetadata<Box<str>>,
-    /// What it needs.
+    /// What the group needs.
     #[serde(default)]
     pub spec: PodGroupSpec,
-    /// How far it is.
+    /// How far the group has got.
     #[serde(default)]
     pub status: Option<PodGroupStatus>,
 }
@@ -154,14 +154,14 @@ lean! {
         resource_version: Option<S>,
         /// Time of creation, RFC 3339.
         creation_timestamp: Option<S>,
-        /// Where it is being deleted: since when, or when its grace period ends, RFC 3339.
+        /// Set if the group is being deleted: since when, or when its grace period ends, RFC 3339.
         deletion_timestamp: Option<S>,
         annotations: TextMap<S>,
     }
 }
 
 lean! {
-    /// What a group is known by.
+    /// What identifies a group.
     GroupName {
         name: Option<S>,
         namespace: Option<S>,
@@ -172,48 +172,48 @@ lean! {
 lean! {
     /// The queue that a group names.
     NamedQueue {
-        /// Its name; empty names none.
+        /// Name of the queue; empty names none.
         queue: Option<S>,
     }
 }
 
-/// How far a group is.
+/// How far a group has got.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodGroupStatus {
     /// `Pending`, `Inqueue`, `Running`, `Unknown` or `Completed`.
     #[serde(default)]
     pub phase: Option<String>,
-    /// Why it is not further.
+    /// Why the group has not got further.
     #[serde(default)]
     pub conditions: Option<AtMost<PodGroupCondition, MOST_CONDITIONS>>,
 }
 
-/// The most conditions of a group that are read: there are as many as there are kinds of them, and who may write any is no matter.
+/// The most conditions of a group that are read. A group has one condition of each kind, however many a user may write.
 const MOST_CONDITIONS: usize = 64;
 
-/// What a condition of a group says of who wrote it.
+/// What is read of a condition of a group: who wrote it, when, and why.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodGroupCondition {
-    /// The session of Volcano's scheduler that wrote it; Cardgate's have none.
+    /// The session of Volcano's scheduler that wrote the condition; Cardgate's conditions have none.
     #[serde(default, rename = "transitionID")]
     pub transition_id: Option<String>,
-    /// When it was written.
+    /// When the condition was written.
     #[serde(default)]
     pub last_transition_time: Option<String>,
-    /// Why, in one word.
+    /// The reason, in one word.
     #[serde(default)]
     pub reason: Option<String>,
 }
 
 impl PodGroupStatus {
-    /// When Volcano's scheduler wrote a condition last, as it says.
+    /// Returns when Volcano's scheduler wrote its conditions, as it says itself.
     pub fn scheduled_by_volcano(&self) -> impl Iterator<Item = &str> {
         let by_volcano = self.conditions_by(true);
         by_volcano.filter_map(|one| one.last_transition_time.as_deref())
     }
 
-    /// Why the group is not further, as Cardgate says, in one word.
+    /// Returns why the group has not got further according to Cardgate, in one word.
     pub fn reasons(&self) -> impl Iterator<Item = &str> {
         self.conditions_by(false).filter_map(|one| one.reason.as_deref())
     }
@@ -224,10 +224,10 @@ impl PodGroupStatus {
     }
 }
 
-/// Lets a whole `spec` be absent or `null`, as Volcano's definitions do: then every field has its default.
+/// Lets a whole `spec` be absent or `null`, as Volcano's definitions do. Then every field has its default.
 ///
-/// serde asks a field that is absent for an optional value; `remote = "Self"` keeps what serde derives at hand for one that
-/// is there.
+/// For an absent field, serde deserialises an optional value. `remote = "Self"` keeps the derived implementation available
+/// for a `spec` that is present.
 macro_rules! optional_spec {
     ($spec:ty) => {
         impl<'de> Deserialize<'de> for $spec {
@@ -270,7 +270,7 @@ optional_spec!(PodGroupSpec);
 /// A resource list whose quantities may be written as strings or as bare integers.
 pub type ResourceQuantities = BTreeMap<String, QuantityText>;
 
-/// The resource list as exact integers; the error names the resource and its quantity.
+/// Returns the resource list as exact integers; the error names the resource and its quantity.
 pub fn resource_vector(quantities: &ResourceQuantities) -> Result<ResourceVector<'_>, ResourceQuantityError> {
     read_quantities(quantities.iter())
 }
@@ -309,8 +309,9 @@ fn read_quantities<'q>(
     Ok(vector)
 }
 
-/// What a group's `minResources` ask for: of all that it lists, what pods can ask for. Volcano's controllers write the same again
-/// as keys of a `ResourceQuota` (`count/pods`, `requests.cpu`, `limits.nvidia.com/gpu`), which nothing has or is limited in.
+/// Returns what a group's `minResources` ask for, limited to what pods can ask for. Volcano's controllers repeat the amounts
+/// as keys of a `ResourceQuota` (`count/pods`, `requests.cpu`, `limits.nvidia.com/gpu`), which no node offers and no queue
+/// limits.
 pub fn min_resources(quantities: &ResourceQuantities) -> Result<ResourceVector<'_>, ResourceQuantityError> {
     let asked = quantities
         .iter()
@@ -331,7 +332,7 @@ pub enum ResourceQuantityError {
         resource: String,
         source: crate::quantity::QuantityError,
     },
-    /// Less than nothing.
+    /// A negative quantity.
     #[error("{resource}: {quantity} is negative: write 0 or more")]
     Negative { resource: String, quantity: String },
 }

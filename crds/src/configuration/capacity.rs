@@ -1,5 +1,5 @@
 //! Arguments of the `capacity` plugin (the capacity document, section 3; `checkQueueDimensionsOnly` has a document of its
-//! own). All but the last rule queues with cards as well, so the `capacity-card` plugin takes them too.
+//! own). All but the last also apply to queues with cards, so the `capacity-card` plugin takes them too.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const RECLAIM_INTERVAL: &str = "reclaimInterval";
 const GUARANTEE_THRESHOLD: &str = "guaranteeThreshold";
 const CHECK_QUEUE_DIMENSIONS_ONLY: &str = "checkQueueDimensionsOnly";
 
-/// The arguments of both plugins that rule queues.
+/// The arguments that both plugins for queues have.
 pub(super) const SHARED_ARGUMENTS: [&str; 8] = [
     ROOT_QUEUE,
     RECLAIMABLE,

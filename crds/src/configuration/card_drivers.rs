@@ -1,14 +1,14 @@
-//! `cardDrivers`: drivers whose devices are cards, besides those that are known by name (docs/rules.md, **Cards by Dynamic Resource
-//! Allocation**).
+//! `cardDrivers`: drivers whose devices are cards, besides the drivers known by name (docs/rules.md, **Cards by Dynamic
+//! Resource Allocation**).
 
 use super::ConfigurationError;
 use super::yaml::Field;
 use crate::names::is_object_name;
 
-/// The drivers whose devices are read as their makers publish them.
+/// The drivers whose devices are read in the form in which their vendors publish them.
 pub const KNOWN_DRIVERS: [&str; 3] = ["gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com"];
 
-/// So many drivers can be named.
+/// How many drivers can be named.
 const MOST: usize = 64;
 /// Longest name of a driver, and of an attribute's domain, as in Kubernetes.
 const MAX_DRIVER: usize = 63;
@@ -51,7 +51,7 @@ pub(super) fn read(field: Field, warnings: &mut Vec<String>) -> Result<Vec<CardD
     Ok(drivers)
 }
 
-/// A driver, and where it is named.
+/// Reads a driver, and returns where it is named.
 fn card_driver(entry: Field, warnings: &mut Vec<String>) -> Result<(CardDriver, Field), ConfigurationError> {
     const EXPECTED: &str =
         "a driver and the attribute with the product, such as {driver: gpu.example.com, product: productName}";

@@ -27,9 +27,9 @@ const LABEL_SELECTOR: &str = "label-selector";
 const DEFAULT_CROSS_QUOTA_WEIGHT: u32 = 10;
 /// CrossQuota, **Constants**: `DefaultCPUWeight`.
 const DEFAULT_CPU_WEIGHT: u32 = 10;
-/// CrossQuota, **Constants**: `DefaultMemoryWeight`; of all others too (docs/rules.md, **CrossQuota**).
+/// CrossQuota, **Constants**: `DefaultMemoryWeight`; also the weight of all other resources (docs/rules.md, **CrossQuota**).
 const DEFAULT_WEIGHT: u32 = 1;
-/// The largest weight: beyond it, the others would not count at all.
+/// The largest weight. With a larger one the others would not count at all.
 const MAX_WEIGHT: i64 = 1_000_000;
 
 /// Arguments of the `crossquota` plugin.
@@ -197,7 +197,7 @@ fn weight(field: &Field, range: RangeInclusive<i64>, expected: &'static str) -> 
         .ok_or_else(|| field.refuse(expected))
 }
 
-/// A selector as text, or as Kubernetes' objects have it, with `matchLabels` and `matchExpressions`.
+/// Reads a selector as text, or in the form of Kubernetes' objects, with `matchLabels` and `matchExpressions`.
 fn read_selector(field: Field) -> Result<LabelSelector, ConfigurationError> {
     const EXPECTED: &str = "a label selector, such as \"team in (a,b)\", or one with matchLabels or matchExpressions";
     let refusal = field.refuse(EXPECTED);
@@ -259,7 +259,7 @@ fn label_value(field: &Field) -> Result<String, ConfigurationError> {
     }
 }
 
-/// Arguments about resources that are not limited: easily taken for limits.
+/// Warns of arguments about resources that are not limited: they are easily taken for limits.
 fn warn_unlimited(arguments: &mut Section, warnings: &mut Vec<String>) {
     let prefixes = [QUOTA_PREFIX, QUOTA_PERCENTAGE_PREFIX, WEIGHT_PREFIX];
     let keys: Vec<_> = arguments

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-/// Units and their nanoseconds; longer spellings first, since `m` begins `ms`.
+/// Units and their nanoseconds. Longer spellings come first, since `ms` begins with `m`.
 const UNITS: [(&str, u128); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -16,10 +16,10 @@ const UNITS: [(&str, u128); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Digits behind the point beyond these are below a nanosecond whatever the unit.
+/// Further digits behind the point are below a nanosecond, whatever the unit.
 const MAX_FRACTION_DIGITS: usize = 18;
 
-/// Reads a duration that is not negative; none where the text is none, or where it does not fit.
+/// Reads a duration that is not negative. `None` if the text is no duration, or if it does not fit.
 pub(super) fn parse(text: &str) -> Option<Duration> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest == "0" {
@@ -50,7 +50,7 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
     u64::try_from(nanoseconds).ok().map(Duration::from_nanos)
 }
 
-/// Such text, of no more units than it takes.
+/// Formats a duration as such text, with no more units than it needs.
 pub fn format_duration(duration: Duration) -> String {
     let mut rest = duration.as_nanos();
     let mut text = String::new();
@@ -68,7 +68,7 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(length)
 }
 
-/// `0.digits` of `unit`, rounded down.
+/// Returns `0.digits` of `unit`, rounded down.
 fn fraction_of(unit: u128, digits: &str) -> u128 {
     let digits = digits.bytes().take(MAX_FRACTION_DIGITS);
     let (numerator, denominator) = digits.fold((0u128, 1u128), |(numerator, denominator), digit| {

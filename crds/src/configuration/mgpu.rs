@@ -5,7 +5,7 @@ use super::{ConfigurationError, SCHEDULER_CONF};
 
 /// The plugin's name.
 pub(super) const PLUGIN: &str = "predicates";
-/// What its mGPU arguments start with; the others are Volcano's own.
+/// The prefix of its mGPU arguments; the others are Volcano's own.
 const PREFIX: &str = "predicate.MGPU";
 
 const ENABLE: &str = "predicate.MGPUEnable";
@@ -91,7 +91,7 @@ pub(super) fn read(mut arguments: Section, warnings: &mut Vec<String>) -> Result
     Ok(read)
 }
 
-/// The value with this name, in whatever capitals: the document writes both `binpack` and `Binpack`.
+/// Returns the value with this name, in upper or lower case: the document writes both `binpack` and `Binpack`.
 fn one_of<T: Copy, const N: usize>(
     field: &Field,
     named: [(&str, T); N],

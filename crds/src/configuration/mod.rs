@@ -1,7 +1,7 @@
 //! The configuration: the documents' `volcano-scheduler.conf` and Cardgate's own `cardgate.yaml`.
 //!
-//! Both are YAML and both are optional. One module per plugin reads that plugin's arguments; what belongs to other plugins
-//! of Volcano is none of Cardgate's business and is passed over.
+//! Both are YAML and both are optional. One module for each plugin reads that plugin's arguments. The settings of Volcano's
+//! other plugins do not concern Cardgate and are skipped.
 
 mod capacity;
 mod capacity_card;
@@ -33,7 +33,7 @@ pub const SCHEDULER_CONF: &str = "volcano-scheduler.conf";
 /// Key of the `ConfigMap` with Cardgate's own settings.
 pub const CARDGATE_YAML: &str = "cardgate.yaml";
 
-/// What its author is told of keys of the `ConfigMap` that nobody reads.
+/// Returns warnings about keys of the `ConfigMap` that nobody reads.
 pub fn unknown_keys<'k>(keys: impl IntoIterator<Item = &'k str>) -> Vec<String> {
     let unknown = keys
         .into_iter()
@@ -45,10 +45,10 @@ pub fn unknown_keys<'k>(keys: impl IntoIterator<Item = &'k str>) -> Vec<String> 
     unknown.take(MOST_WARNINGS).map(warning).collect()
 }
 
-/// A number for the texts of both keys: the same for the same texts, in every replica of every program, and another for
-/// others. At most 2^52, which metrics hold exactly.
+/// Returns a number for the texts of both keys. It is the same for the same texts in every replica of every program, and
+/// differs for other texts. It is at most 2^52, which metrics hold exactly.
 pub fn generation(volcano_scheduler_conf: Option<&str>, cardgate_yaml: Option<&str>) -> i64 {
-    // FNV-1a. The separators tell "a" and "" from "" and "a", and an absent key from an empty one.
+    // FNV-1a. The separators distinguish "a" and "" from "" and "a", and an absent key from an empty one.
     let texts = [volcano_scheduler_conf, cardgate_yaml];
     let bytes = texts.into_iter().flat_map(|text| {
         let separator = [0xff, u8::from(text.is_some())];
@@ -151,7 +151,7 @@ impl Default for Configuration {
     }
 }
 
-/// How many warnings of a configuration are told.
+/// How many warnings of a configuration are reported.
 const MOST_WARNINGS: usize = 100;
 
 /// A configuration that can be put in force, and what its author should know about it.
@@ -174,7 +174,7 @@ impl Configuration {
         self.queue_plugin != QueuePlugin::Off && self.has_action("reclaim") && self.capacity.reclaimable
     }
 
-    /// Reads the two keys of the `ConfigMap`. A key that is absent, empty or has nothing but comments leaves the defaults.
+    /// Reads the two keys of the `ConfigMap`. A key that is absent, empty or has only comments leaves the defaults.
     pub fn parse(
         volcano_scheduler_conf: Option<&str>,
         cardgate_yaml: Option<&str>,

@@ -1,9 +1,9 @@
-//! Regular expressions that are read twice: by Cardgate, and by the policies inside the API server, whose expressions are RE2's.
+//! Regular expressions that are read twice: by Cardgate, and by the policies inside the API server, which use RE2.
 
-/// The most that RE2 repeats anything, also where repetitions are nested.
+/// The most repetitions that RE2 allows, with nested repetitions multiplied.
 const MOST_REPEATED: u64 = 1000;
 
-/// Whether RE2 reads a pattern as Cardgate does. A pattern that it does not know would make a policy fail, and refuse pods.
+/// Whether RE2 reads a pattern as Cardgate does. A pattern that RE2 does not know would make a policy fail, and refuse pods.
 pub(super) fn is_read_alike(pattern: &str) -> bool {
     let mut rest = pattern;
     let mut repeated = 1_u64;
@@ -19,7 +19,7 @@ pub(super) fn is_read_alike(pattern: &str) -> bool {
             },
             '[' if in_class => match next.strip_prefix(':') {
                 Some(rest) => rest,
-                // A class in a class.
+                // A class within a class.
                 None => return false,
             },
             '&' | '~' | '-' if in_class && next.starts_with(first) => return false,
@@ -30,7 +30,7 @@ pub(super) fn is_read_alike(pattern: &str) -> bool {
             _ if in_class => next,
             '[' => {
                 in_class = true;
-                // These stand for themselves at the beginning.
+                // These characters stand for themselves at the beginning of a class.
                 let next = next.strip_prefix('^').unwrap_or(next);
                 next.strip_prefix(']').unwrap_or(next)
             }
@@ -56,12 +56,12 @@ pub(super) fn is_read_alike(pattern: &str) -> bool {
     repeated <= MOST_REPEATED
 }
 
-/// What follows an escape that both know.
+/// Returns what follows an escape that both libraries know.
 fn after_escape(text: &str, in_class: bool) -> Option<&str> {
     let escaped = text.chars().next()?;
     let rest = &text[escaped.len_utf8()..];
     let is_known = match escaped {
-        // The boundaries of words of the one are characters of the other.
+        // One library's word boundaries are ordinary characters to the other.
         '<' | '>' => false,
         'b' | 'B' | 'A' | 'z' => !in_class && !rest.starts_with('{'),
         'd' | 'D' | 's' | 'S' | 'w' | 'W' | 'a' | 'f' | 'n' | 'r' | 't' | 'v' | 'x' => true,
@@ -70,11 +70,11 @@ fn after_escape(text: &str, in_class: bool) -> Option<&str> {
     is_known.then_some(rest)
 }
 
-/// What follows the beginning of a group that both know.
+/// Returns what follows the beginning of a group that both libraries know.
 fn after_group(text: &str) -> Option<&str> {
     if let Some(named) = text.strip_prefix("P<") {
         let (name, rest) = named.split_once('>')?;
-        // The one knows names of more kinds.
+        // One library allows more characters in names than the other.
         let is_known = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         return is_known.then_some(rest);
     }
@@ -82,11 +82,11 @@ fn after_group(text: &str) -> Option<&str> {
     rest.strip_prefix([':', ')'])
 }
 
-/// How often something is repeated at most, and what follows.
+/// Returns how often something is repeated at most, and what follows.
 fn counts(text: &str) -> Option<(u64, &str)> {
     let (counts, rest) = text.split_once('}')?;
     let (least, most) = counts.split_once(',').unwrap_or((counts, counts));
-    // What begins with a 0 is no number to the other.
+    // A number that begins with a 0 is no number to the other library.
     if [least, most]
         .iter()
         .any(|count| count.len() > 1 && count.starts_with('0'))

@@ -10,8 +10,8 @@ const ACTIONS: [&str; 6] = ["enqueue", "allocate", "backfill", "preempt", "recla
 /// Volcano's older queue plugin.
 const PROPORTION: &str = "proportion";
 
-/// Volcano's own switches of a plugin's functions, which stand beside its name. What they switch is no part of Cardgate;
-/// `enableHierarchy`, which is one of them too, is read as an argument.
+/// Volcano's own switches of a plugin's functions, which stand beside the plugin's name. The functions they switch are not
+/// part of Cardgate. `enableHierarchy` is such a switch too, but is read as an argument.
 const SWITCHES: [&str; 20] = [
     "enableJobOrder",
     "enableNamespaceOrder",
@@ -85,10 +85,10 @@ fn read_actions(field: &Field, warnings: &mut Vec<String>) -> Result<Vec<String>
     Ok(actions)
 }
 
-/// The plugins that rule queues, of which one may be listed.
+/// The plugins for queues. Only one of them may be listed.
 const QUEUE_PLUGINS: [&str; 2] = [capacity_card::PLUGIN, capacity::PLUGIN];
 
-/// The plugins that concern Cardgate, as far as they were met.
+/// The plugins that concern Cardgate, as far as they were found.
 #[derive(Default)]
 struct Plugins {
     met: Vec<&'static str>,
@@ -121,7 +121,8 @@ impl Plugins {
             self.met.push(name);
             return put_in_force(name, arguments, parsed);
         }
-        // Volcano takes that, and so it stands in configurations that are in use: as long as both say the same, it says nothing more.
+        // Volcano accepts a repeated plugin, and configurations in use have one. As long as both entries say the same, the
+        // second adds nothing.
         let mut again = parsed.clone();
         if arguments.keys().next().is_some() {
             put_in_force(name, arguments, &mut again)?;
@@ -165,7 +166,7 @@ impl Plugins {
     }
 }
 
-/// Takes over what the arguments of a plugin say.
+/// Puts the arguments of a plugin in force.
 fn put_in_force(plugin: &str, arguments: Section, parsed: &mut Parsed) -> Result<(), ConfigurationError> {
     let warnings = &mut parsed.warnings;
     match plugin {
@@ -185,7 +186,8 @@ fn put_in_force(plugin: &str, arguments: Section, parsed: &mut Parsed) -> Result
     Ok(())
 }
 
-/// The arguments of a plugin: under `arguments`, and beside it, as some documents and most real configurations have it.
+/// Returns the arguments of a plugin: those under `arguments`, and those beside it, as some documents and most real
+/// configurations have them.
 fn arguments(mut entry: Section, warnings: &mut Vec<String>) -> Result<Section, ConfigurationError> {
     let empty = entry.empty_child("arguments");
     let under = entry.take("arguments");

@@ -8,7 +8,7 @@ use super::{CARDGATE_YAML, ConfigurationError, duration};
 use crate::card_resources::{WELL_KNOWN, matches};
 use crate::names::is_object_name;
 
-/// Longest time that can be set. Whoever means "for ever" is told, instead of an overflow years later.
+/// Longest time that can be set. A user who means "for ever" is told so now, instead of by an overflow years later.
 const MAX_TIMEOUT: Duration = Duration::from_hours(8760);
 /// Shortest [`Settings::inqueue_timeout`]: below it, nobody could make pods in time.
 const MIN_INQUEUE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ const TERMINATING_TIMEOUT: &str = "terminatingTimeout";
 const UNNAMED_CARDS: &str = "unnamedCards";
 const UNQUEUED_CARDS: &str = "unqueuedCards";
 const INQUEUE_TIMEOUT: &str = "inqueueTimeout";
-/// What [`UNNAMED_CARDS`] was called before it had more than two values.
+/// The former name of [`UNNAMED_CARDS`], when it had only two values.
 const REQUIRE_CARD_NAME: &str = "requireCardName";
 const CARD_RESOURCES: &str = "cardResources";
 const CARD_DRIVERS: &str = "cardDrivers";
@@ -299,7 +299,7 @@ fn user_name(field: &Field) -> Result<String, ConfigurationError> {
     Ok(name.to_owned())
 }
 
-/// Card resources are extended resources, so they have a domain: `*` alone would mean CPU as well.
+/// Reads a pattern of card resources. They are extended resources, so they have a domain: `*` alone would mean CPU as well.
 fn resource_pattern(field: &Field) -> Result<String, ConfigurationError> {
     const EXPECTED: &str = "a resource with its domain, such as amd.com/gpu, or the start of one, such as amd.com/*";
     let text = field.text(EXPECTED)?;

@@ -1,4 +1,4 @@
-//! YAML values that know where they stand, so that every refusal can name its place.
+//! YAML values that know their place in the document, so that every refusal can name it.
 
 use std::ops::RangeInclusive;
 
@@ -9,9 +9,9 @@ use serde_saphyr::{SnippetMode, UserMessageFormatter};
 use super::ConfigurationError;
 use crate::bounds::{printable, shown};
 
-/// A value longer than this is cut in messages: they end in events, which hold 1 kB.
+/// Longer values are cut in messages. Messages end in events, which hold 1 kB.
 const MAX_SHOWN: usize = 100;
-/// Values that aliases may repeat.
+/// How many values aliases may repeat.
 const MAX_REPLAYED: usize = 10_000;
 
 /// A value and its place.
@@ -22,7 +22,7 @@ pub(super) struct Field {
     value: Value,
 }
 
-/// A mapping, whose entries are taken one by one; what is left is unknown.
+/// A mapping, whose entries are taken one by one. The entries left over are unknown.
 #[derive(Debug, Clone)]
 pub(super) struct Section {
     file: &'static str,
@@ -33,7 +33,7 @@ pub(super) struct Section {
 /// Reads a whole document, which must be a mapping. Empty text, comments and `null` are an empty mapping.
 pub(super) fn document(file: &'static str, text: &str) -> Result<Section, ConfigurationError> {
     let options = serde_saphyr::options! {
-        // As text they reach the check that names their key.
+        // As text, these numbers reach the check that names their key.
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
         alias_limits: alias_limits(),
     };
@@ -53,7 +53,7 @@ pub(super) fn document(file: &'static str, text: &str) -> Result<Section, Config
     }))
 }
 
-/// Aliases of aliases may make gigabytes of a few lines.
+/// A few lines with aliases of aliases may expand to gigabytes.
 fn alias_limits() -> AliasLimits {
     let mut limits = AliasLimits::default();
     limits.max_total_replayed_events = MAX_REPLAYED;
@@ -78,7 +78,7 @@ fn describe(error: &serde_saphyr::Error) -> String {
 }
 
 impl Section {
-    /// Removes and returns an entry. One without a value (`key:`) counts as not given.
+    /// Removes and returns an entry. An entry without a value (`key:`) counts as absent.
     pub(super) fn take(&mut self, key: &str) -> Option<Field> {
         let value = self.entries.remove(key).filter(|value| !value.is_null())?;
         Some(Field {
@@ -88,17 +88,17 @@ impl Section {
         })
     }
 
-    /// Where an entry stands.
+    /// Returns the place of an entry.
     pub(super) fn path_of(&self, key: &str) -> String {
         path_of(&self.path, key)
     }
 
-    /// The keys that were not taken, by name.
+    /// Returns the keys that were not taken, by name.
     pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
 
-    /// Takes over the entries of `other`. Where both have one, this one's counts, with a warning if they differ.
+    /// Takes over the entries of `other`. Where both have an entry, this mapping's counts, with a warning if they differ.
     pub(super) fn absorb(&mut self, other: Self, warnings: &mut Vec<String>) {
         for (key, value) in other.entries {
             match self.entries.get(&key) {
@@ -118,7 +118,7 @@ impl Section {
         }
     }
 
-    /// An empty mapping at an entry of this one.
+    /// Returns an empty mapping at the place of an entry of this one.
     pub(super) fn empty_child(&self, key: &str) -> Self {
         Self {
             file: self.file,
@@ -127,7 +127,7 @@ impl Section {
         }
     }
 
-    /// The entries that were not taken, by name.
+    /// Returns the entries that were not taken, by name.
     pub(super) fn fields(self) -> Vec<(String, Field)> {
         let (file, path) = (self.file, self.path);
         let field = |(key, value): (String, Value)| {
@@ -137,12 +137,12 @@ impl Section {
         self.entries.into_iter().map(field).collect()
     }
 
-    /// A warning about an entry.
+    /// Returns a warning about an entry.
     pub(super) fn warning(&self, key: &str, text: &str) -> String {
         format!("{}: {} {text}", self.file, self.path_of(key))
     }
 
-    /// Warns about every entry that was not taken; `of` says what they would belong to.
+    /// Warns about every entry that was not taken; `of` says what such entries would belong to.
     pub(super) fn warn_unknown(&self, of: &str, known: &[&str], warnings: &mut Vec<String>) {
         let known = known.join(", ");
         warnings.extend(self.keys().map(|key| {
@@ -160,14 +160,14 @@ fn path_of(section: &str, key: &str) -> String {
     }
 }
 
-/// Whether two values are read alike: booleans in whatever case.
+/// Whether two values mean the same; booleans match in upper or lower case.
 fn is_same(one: &Value, other: &Value) -> bool {
     let (one, other) = (text_of(one), text_of(other));
     let is_boolean = ["true", "false"].iter().any(|word| one.eq_ignore_ascii_case(word));
     one == other || is_boolean && one.eq_ignore_ascii_case(&other)
 }
 
-/// A value as it reads whether it is quoted or bare.
+/// Returns a value as text, quoted or bare.
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.trim().to_owned(),
@@ -176,17 +176,17 @@ fn text_of(value: &Value) -> String {
 }
 
 impl Field {
-    /// Where it stands.
+    /// Returns the value's place.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
 
-    /// The refusal of this value.
+    /// Returns the refusal of this value.
     pub(super) fn refuse(&self, expected: &'static str) -> ConfigurationError {
         self.refuse_as(self.value.to_string(), expected)
     }
 
-    /// The refusal of this value for a part of its text.
+    /// Returns the refusal of this value because of a part of its text.
     pub(super) fn refuse_part(&self, part: &str, expected: &'static str) -> ConfigurationError {
         self.refuse_as(format!("{part:?}"), expected)
     }
@@ -209,7 +209,7 @@ impl Field {
         }
     }
 
-    /// A mapping; none for `null`.
+    /// Returns the value as a mapping; `None` for `null`.
     pub(super) fn section(self, expected: &'static str) -> Result<Option<Section>, ConfigurationError> {
         match self.value {
             Value::Null => Ok(None),
@@ -222,7 +222,7 @@ impl Field {
         }
     }
 
-    /// The elements of a list; none for `null`.
+    /// Returns the elements of a list; none for `null`.
     pub(super) fn list(self, expected: &'static str) -> Result<Vec<Self>, ConfigurationError> {
         match self.value {
             Value::Null => Ok(Vec::new()),
@@ -239,7 +239,7 @@ impl Field {
         }
     }
 
-    /// Text, without the white space around it.
+    /// Returns text, without the white space around it.
     pub(super) fn text(&self, expected: &'static str) -> Result<&str, ConfigurationError> {
         match &self.value {
             Value::String(text) => Ok(text.trim()),
@@ -247,7 +247,7 @@ impl Field {
         }
     }
 
-    /// Text or a number, as text.
+    /// Returns text or a number, as text.
     pub(super) fn scalar(&self, expected: &'static str) -> Result<String, ConfigurationError> {
         match &self.value {
             Value::Number(number) => Ok(number.to_string()),
@@ -255,7 +255,7 @@ impl Field {
         }
     }
 
-    /// Texts separated by commas, or a list of them; none of them is empty.
+    /// Returns texts separated by commas, or a list of them; none of the texts is empty.
     pub(super) fn texts(&self, expected: &'static str) -> Result<Vec<String>, ConfigurationError> {
         let texts: Vec<_> = match &self.value {
             Value::String(text) => text.split(',').map(|text| text.trim().to_owned()).collect(),
@@ -273,7 +273,7 @@ impl Field {
         Ok(texts)
     }
 
-    /// `true` or `false`, quoted or bare.
+    /// Returns `true` or `false`, quoted or bare.
     pub(super) fn boolean(&self) -> Result<bool, ConfigurationError> {
         match &self.value {
             Value::Bool(value) => Ok(*value),
@@ -283,7 +283,7 @@ impl Field {
         }
     }
 
-    /// A whole number within a range, quoted or bare.
+    /// Returns a whole number within a range, quoted or bare.
     pub(super) fn integer<T>(&self, range: RangeInclusive<T>, expected: &'static str) -> Result<T, ConfigurationError>
     where
         T: TryFrom<i64> + PartialOrd,
@@ -299,7 +299,7 @@ impl Field {
             .ok_or_else(|| self.refuse(expected))
     }
 
-    /// A positive, finite number, quoted or bare.
+    /// Returns a positive, finite number, quoted or bare.
     pub(super) fn positive_number(&self) -> Result<f64, ConfigurationError> {
         let number = match &self.value {
             Value::Number(number) => number.as_f64(),

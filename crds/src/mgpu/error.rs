@@ -1,4 +1,4 @@
-//! Why an mGPU request can't be: every message names the container, the value and the rule.
+//! Why an mGPU request is refused. Every message names the container, the value and the rule.
 
 use thiserror::Error;
 
@@ -8,7 +8,7 @@ use crate::bounds::BoundError;
 use crate::keys::{MGPU_CONTAINER_CARDS, MGPU_CORE, MGPU_INDEX_PREFIX, MGPU_MEMORY, MGPU_POLICY};
 use crate::quantity::QuantityError;
 
-/// An mGPU request that can't be.
+/// An mGPU request that is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum MgpuError {
@@ -16,7 +16,7 @@ pub enum MgpuError {
         "init container {container:?} requests {resource}: only containers can have a share of a GPU, move it to one"
     )]
     InitContainer { container: String, resource: &'static str },
-    /// A container of which the result could not be written (mGPU, **Schedule Result**).
+    /// A container whose result could not be written (mGPU, **Schedule Result**).
     #[error(
         "container {container:?} has a name of {length} characters, and its cards are written in the annotation \
          {MGPU_INDEX_PREFIX}NAME, of which NAME has {MAX_CONTAINER_NAME} at most: shorten it"
@@ -151,7 +151,7 @@ pub enum MgpuError {
     /// A list that is longer than is allowed.
     #[error("annotation {MGPU_CONTAINER_CARDS}: {0}")]
     List(BoundError),
-    /// A compute policy that is none.
+    /// An unknown compute policy.
     #[error("annotation {MGPU_POLICY}: {0}")]
     Policy(#[from] ComputePolicyError),
 }

@@ -18,16 +18,16 @@ pub const CARD_CORE: i64 = 100;
 /// The least memory of a share, in MiB: containerd does not run with less.
 pub const MIN_MEMORY: i64 = 256;
 const MIB: i64 = 1 << 20;
-/// So many MiB, 64 TiB, are no container's: who asks for them has written bytes.
+/// No container needs this many MiB (64 TiB). An amount this large was meant in bytes.
 const MORE_THAN_ANY_NODE: i64 = 1 << 26;
 
-/// The longest name of a container that asks for mGPU: with `gpu-index-container-` before it, 63 characters.
+/// The longest name of a container that asks for mGPU. With `gpu-index-container-` before it, it has 63 characters.
 pub const MAX_CONTAINER_NAME: usize = 43;
 
 /// What a container takes of each of its cards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Share {
-    /// All of it: its compute, and its memory however much that is.
+    /// The whole card: its compute, and its memory however much that is.
     Full,
     /// A part of it.
     Part {
@@ -43,12 +43,12 @@ pub enum Share {
 pub struct ContainerRequest {
     /// How many cards, at least one; all of them different.
     pub cards: u32,
-    /// What it takes of each.
+    /// What the container takes of each card.
     pub share: Share,
 }
 
 impl ContainerRequest {
-    /// Asks for so much of each of so many cards; memory in MiB.
+    /// Asks for a part of each of so many cards; memory in MiB.
     pub const fn part(cards: u32, core: i64, memory: i64) -> Self {
         let share = Share::Part { core, memory };
         Self { cards, share }
@@ -73,7 +73,7 @@ pub struct MgpuRequest {
 }
 
 impl MgpuRequest {
-    /// Reads what a pod asks for; none where no container asks for mGPU, whatever the annotations say then.
+    /// Reads what a pod asks for. `None` where no container asks for mGPU, whatever the annotations say.
     pub fn read<S: AsRef<str>>(pod: &Pod<S>) -> Result<Option<Self>, MgpuError> {
         for container in &pod.spec.init_containers {
             if let Some(resource) = requested_resource(container) {
@@ -126,8 +126,8 @@ impl MgpuRequest {
         self.containers.iter().all(|(_, request)| request.share == Share::Full)
     }
 
-    /// **Filter**, 1 and 2: whether the pod may share cards under the compute policy of a node. Whole cards are shared with
-    /// nobody: where a pod asks for nothing else and names no policy, any will do.
+    /// **Filter**, 1 and 2: whether the pod may share cards under the compute policy of a node. A whole card is not shared,
+    /// so a pod that asks for whole cards only and names no policy accepts any policy.
     pub fn accepts(&self, node: ComputePolicy) -> bool {
         match self.policy {
             None if self.is_full() => true,
@@ -139,7 +139,7 @@ impl MgpuRequest {
     }
 }
 
-/// The first mGPU resource that a container requests or is limited in, of whatever amount.
+/// Returns the first mGPU resource that a container requests or is limited in, of whatever amount.
 fn requested_resource<S: AsRef<str>>(container: &Container<S>) -> Option<&'static str> {
     let resources = &container.resources;
     [MGPU_CORE, MGPU_MEMORY]
@@ -151,7 +151,8 @@ fn name<S: AsRef<str>>(container: &Container<S>) -> &str {
     container.name.as_ref().map_or("", AsRef::as_ref)
 }
 
-/// A result is written in an annotation whose key ends in the container's name, and that part of a key has an end.
+/// Checks the container's name: a result is written in an annotation whose key ends in it, and the length of a key is
+/// limited.
 fn check_name(container: &str) -> Result<(), MgpuError> {
     if container.len() <= MAX_CONTAINER_NAME {
         return Ok(());
@@ -162,7 +163,7 @@ fn check_name(container: &str) -> Result<(), MgpuError> {
     })
 }
 
-/// Reads the list of card counts: one for each container, 0 exactly for those that ask for no mGPU.
+/// Reads the list of card counts: one count for each container, 0 for exactly those containers that ask for no mGPU.
 fn read_counts<S: AsRef<str>>(list: &str, containers: &[Container<S>]) -> Result<Vec<u32>, MgpuError> {
     let remedy = "write one number of cards for each container";
     BoundError::length(list, bounds::annotation_length(MGPU_CONTAINER_CARDS), remedy).map_err(MgpuError::List)?;
@@ -204,7 +205,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Reads requests and limits; none where the container asks for no mGPU (rule 1 for both kinds of pods).
+    /// Reads requests and limits; `None` where the container asks for no mGPU (rule 1 for both kinds of pods).
     fn read<S: AsRef<str>>(container: &'a Container<S>) -> Result<Option<Self>, MgpuError> {
         let core = amount(container, MGPU_CORE)?;
         let memory = amount(container, MGPU_MEMORY)?;
@@ -239,7 +240,7 @@ impl<'a> Asked<'a> {
         }
         let full_cards = self.core / CARD_CORE;
         self.no_memory(full_cards)?;
-        // More than a 32-bit number of cards is more than any node has, as is the largest such number.
+        // No node has more cards than a 32-bit number can hold, nor as many as the largest such number.
         Ok(ContainerRequest::full(u32::try_from(full_cards).unwrap_or(u32::MAX)))
     }
 
@@ -310,13 +311,13 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The MiB of an amount of memory that was meant in bytes, as all other memory is: `8Gi`, or more than any node has.
+/// Returns the MiB of an amount of memory that was meant in bytes, as other memory is: `8Gi`, or more than any node has.
 fn meant_in_bytes(text: &str, amount: i64) -> Option<i64> {
     let is_meant = text.ends_with('i') && amount >= MIB || amount >= MORE_THAN_ANY_NODE;
     is_meant.then(|| amount / MIB + i64::from(amount % MIB > 0))
 }
 
-/// How much of a resource a container asks for: what it requests, or is limited in; both must say the same.
+/// Returns how much of a resource a container asks for. Request and limit must be the same where both are set.
 fn amount<S: AsRef<str>>(container: &Container<S>, resource: &'static str) -> Result<Option<i64>, MgpuError> {
     let read = |text: &str| {
         let amount = quantity::parse_units(text).map_err(|source| MgpuError::Quantity {
@@ -334,7 +335,7 @@ fn amount<S: AsRef<str>>(container: &Container<S>, resource: &'static str) -> Re
                 meant,
             });
         }
-        // Rounding up would turn 99.5 into a whole card. A number without thousandths that fit has no fraction either.
+        // Rounding up would turn 99.5 into a whole card. A number whose thousandths do not fit has no fraction.
         if quantity::parse_milli(text).is_ok_and(|milli| milli % 1000 != 0) {
             return Err(MgpuError::Fraction {
                 container: cut(name(container)),
