@@ -1,20 +1,20 @@
-//! What applying a manifest makes of an object that is there already, as kubectl does it.
+//! What becomes of an existing object when a manifest is applied to it, as kubectl does it.
 
 use serde_json::{Map, Value};
 
-/// Where kubectl keeps what was applied last.
+/// The annotation in which kubectl keeps what was applied last.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// One object as it is.
+/// An existing object.
 #[derive(Debug)]
 pub struct Old {
-    /// As it is.
+    /// The object as it is.
     pub object: Value,
-    /// What of it was applied: what a new manifest lacks of that is taken away, and all else stays.
+    /// The part of it that was applied. What a new manifest lacks of this part is removed; everything else stays.
     applied: Value,
 }
 
 impl Old {
-    /// As the cluster has it, which kubectl may have applied.
+    /// An object in the cluster, which kubectl may have applied.
     pub fn of_cluster(object: Value) -> Self {
         let applied = object["metadata"]["annotations"][LAST_APPLIED].as_str();
         let applied = applied
@@ -23,20 +23,20 @@ impl Old {
         Self { object, applied }
     }
 
-    /// As it became once this was applied.
+    /// An object as it became when `applied` was applied.
     pub fn applied_as(object: Value, applied: Value) -> Self {
         Self { object, applied }
     }
 }
 
-/// What an object is once a manifest is applied to it, as kubectl does: what the manifest says, and what was there besides and was not
-/// applied before, by whoever wrote it.
+/// Returns an object once a manifest is applied to it, as kubectl does: what the manifest says, and what the object had
+/// besides and was not applied before, whoever wrote it.
 pub fn updated(old: &Old, new: &Value) -> Value {
     merged(&old.object, &old.applied, new)
 }
 
-/// Whether a manifest leaves what stands at a place of an object as it is: nothing is said there but what is there already, or what
-/// API servers take where nothing is said.
+/// Whether a manifest leaves a place of an object as it is. It does if it says there only what is there already, or what API
+/// servers take as the default.
 pub fn stays(old: &Old, new: &Value, place: &str) -> bool {
     let at = |object: &Value| object.get(place).cloned().unwrap_or_default();
     is_same(&at(&old.object), &at(&old.applied), &at(new))
@@ -55,7 +55,7 @@ fn is_same(old: &Value, applied: &Value, new: &Value) -> bool {
     })
 }
 
-/// What is said without what goes without saying: nothing at all, and what claims are taken to say where they say nothing.
+/// Removes from a value what is implied: empty values, and the defaults of claims.
 fn said(value: &Value) -> Value {
     let is_default = |key: &str, value: &Value| match (key, value) {
         (_, Value::Null) => true,
@@ -102,7 +102,7 @@ fn merged_fields(old: &Map<String, Value>, applied: &Value, new: &Map<String, Va
     fields
 }
 
-/// Whether a list is one of things that have a name each, such as containers, of which those of one name are the same thing.
+/// Whether each item of a list has a name, as containers do. In such lists, items of the same name are the same thing.
 fn is_of_names(items: &[Value]) -> bool {
     items.iter().all(|item| item["name"].is_string())
 }
@@ -146,7 +146,7 @@ mod tests {
             ),
             expected
         );
-        // Where it is not known what was applied, nothing is taken away.
+        // If it is not known what was applied, nothing is removed.
         let kept = updated(
             &Old {
                 object,
@@ -155,7 +155,7 @@ mod tests {
             &new,
         );
         assert_eq!(kept["metadata"]["annotations"]["left out"], "1");
-        // Between files, the new one is what there is.
+        // Between files, the new file is the whole truth.
         assert_eq!(
             updated(
                 &Old {
@@ -184,7 +184,7 @@ mod tests {
         for other in [two, renamed, json!({ "spec": { "devices": { "requests": [] } } })] {
             assert!(!stays(&old(short.clone()), &other, "spec"), "{other}");
         }
-        // What others wrote stays, and what was applied goes with the manifest.
+        // What others wrote stays; what was applied follows the manifest.
         let mut constrained = old(short.clone());
         constrained.object["spec"]["devices"]["constraints"] = json!([{ "matchAttribute": "a/b" }]);
         assert!(stays(&constrained, &short, "spec"));

@@ -11,7 +11,7 @@ use crate::manifests::Manifest;
 /// The most copies of a node.
 const MOST: u64 = 10_000;
 
-/// A change that can't be made.
+/// Why a change can't be made.
 #[derive(Debug, Error)]
 pub enum ChangeError {
     #[error("{0:?}: write --set QUEUE.CARD=N, such as team-a.NVIDIA-A100=4; cpu and memory are cards, too")]
@@ -26,11 +26,12 @@ pub enum ChangeError {
     NoNode(String),
 }
 
-/// Gives a queue another quota, `QUEUE.CARD=N`, and says which of the objects that is, what it was before, and of which card.
+/// Gives a queue another quota, `QUEUE.CARD=N`. Returns the place of the queue's object, the object as it was before, and
+/// the card; `None` for CPU or memory.
 pub fn set<'t>(objects: &mut [Manifest], text: &'t str) -> Result<(usize, Value, Option<&'t str>), ChangeError> {
     let wrong = || ChangeError::Set(text.to_owned());
     let (what, amount) = text.rsplit_once('=').ok_or_else(wrong)?;
-    // Names of queues and of cards have dots in them.
+    // Names of queues and of cards contain dots.
     let splits = what.match_indices('.').map(|(at, _)| (&what[..at], &what[at + 1..]));
     let mut found = None;
     for (queue, card) in splits {
@@ -53,7 +54,7 @@ pub fn set<'t>(objects: &mut [Manifest], text: &'t str) -> Result<(usize, Value,
     Ok((place, before, Some(card)))
 }
 
-/// More nodes like one that is there: `NAME=N`.
+/// Returns more nodes like an existing one: `NAME=N`.
 pub fn more_nodes(objects: &[Manifest], text: &str) -> Result<Vec<Manifest>, ChangeError> {
     let wrong = || ChangeError::Nodes(text.to_owned());
     let (name, count) = text.rsplit_once('=').ok_or_else(wrong)?;
@@ -81,7 +82,7 @@ pub fn more_nodes(objects: &[Manifest], text: &str) -> Result<Vec<Manifest>, Cha
     Ok(more.collect())
 }
 
-/// The devices of a node, as another node like it has them.
+/// Returns the devices of a node, as another node like it has them.
 fn slice_of(slice: &Manifest, node: &str) -> Manifest {
     let mut slice = slice.clone();
     let name = format!("{}-{node}", slice.name());

@@ -1,4 +1,4 @@
-//! Asking the API server, with the user's own rights.
+//! Questions to the API server, asked with the user's own rights.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -25,10 +25,10 @@ use serde_json::value::RawValue;
 use crate::arguments::Connection;
 use crate::failure::{EVERYBODY, Failure, VIEW, lacks_right, words};
 
-/// Objects of one page: some megabytes of pods.
+/// Objects on one page: for pods, some megabytes.
 const PAGE: u32 = 500;
 
-/// One page of a list: each object as its text, since one that can't be read is no reason to read none.
+/// One page of a list. Each object is kept as text, so that one that can't be read does not keep the others from being read.
 #[derive(Deserialize)]
 struct Page {
     metadata: ListMeta,
@@ -40,14 +40,14 @@ pub struct Cluster {
     client: Client,
     /// The namespace that is meant.
     pub namespace: String,
-    /// The options by which another command asks the same cluster, as the same user.
+    /// The options with which another command asks the same cluster as the same user.
     pub options: Vec<String>,
 }
 
 impl Cluster {
-    /// Prepares to ask: nothing is sent yet.
+    /// Prepares to ask. Nothing is sent yet.
     pub async fn connect(connection: &Connection) -> Result<Self, Failure> {
-        // An error means that there is a provider already, and any does.
+        // An error means that a provider is installed already; any provider will do.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let unusable = |error: &dyn std::error::Error| Failure::Kubeconfig(error.to_string());
         let file = match &connection.kubeconfig {
@@ -62,14 +62,14 @@ impl Cluster {
             Some(file) => Config::from_custom_kubeconfig(file, &options)
                 .await
                 .map_err(|error| unusable(&error))?,
-            // As in a pod that asks with its own service account.
+            // Asks with the pod's own service account.
             None => Config::incluster().map_err(|error| unusable(&error))?,
         };
         let namespace = connection
             .namespace
             .clone()
             .unwrap_or_else(|| config.default_namespace.clone());
-        // Also where the context names no user, as one that reaches API servers by a proxy.
+        // This works even if the context names no user, as with a proxy to the API servers.
         if let Some(user) = &connection.user {
             config.auth_info.impersonate = Some(user.clone());
             config.auth_info.impersonate_groups = Some(connection.groups.clone()).filter(|groups| !groups.is_empty());
@@ -82,12 +82,12 @@ impl Cluster {
         })
     }
 
-    /// For what is asked in other words.
+    /// The client, for other kinds of questions.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Whether anybody answers at all.
+    /// Checks that the API server answers at all.
     pub async fn is_there(&self) -> Result<(), Failure> {
         let version = self.client.apiserver_version().await;
         version
@@ -95,31 +95,31 @@ impl Cluster {
             .map_err(|error| Failure::of_anything("the API server's version", &error))
     }
 
-    /// The cards that there are, by name.
+    /// Returns all cards, by name.
     pub async fn card_types(&self) -> Result<Vec<CardType>, Failure> {
         let mut types: Vec<CardType> = self.list("cardtypes", EVERYBODY).await?;
         types.sort_by(|a, b| a.spec.card_name.cmp(&b.spec.card_name));
         Ok(types)
     }
 
-    /// The queues that there are, by name.
+    /// Returns all queues, by name.
     pub async fn queues(&self) -> Result<Vec<Queue>, Failure> {
         self.list("queues", EVERYBODY).await
     }
 
-    /// What queues have and wait for, by the queue's name.
+    /// Returns what queues have and wait for, by the queue's name.
     pub async fn usages_of_queues(&self) -> Result<Vec<CardUsage>, Failure> {
         Ok(of_queues(self.list("cardusages", VIEW).await?))
     }
 
-    /// The cards of each node, by the node's name.
+    /// Returns the cards of each node, by the node's name.
     pub async fn inventories(&self) -> Result<Vec<CardInventory>, Failure> {
         let mut inventories: Vec<CardInventory> = self.list("cardinventories", VIEW).await?;
         inventories.sort_by(|a, b| a.spec.node_name.cmp(&b.spec.node_name));
         Ok(inventories)
     }
 
-    /// The queue that the namespace names for pods that name none; in words why that is not known, where it is not.
+    /// Returns the queue that the namespace names for pods that name none. The error says why the queue is not known.
     pub async fn queue_of_namespace(&self) -> Result<Option<String>, String> {
         let name = &self.namespace;
         let namespace = self.get_if_seen::<Namespace>(None, name).await;
@@ -130,7 +130,7 @@ impl Cluster {
         Ok(named.filter(|queue| !queue.is_empty()))
     }
 
-    /// All objects of a kind, as they are.
+    /// Returns all objects of a kind, as they are.
     pub async fn everything(
         &self,
         group: &str,
@@ -141,7 +141,8 @@ impl Cluster {
         self.everything_in(None, group, version, kind, plural).await
     }
 
-    /// All objects of a kind, of one namespace or of all, as they are, but for who manages which fields. One that can't be read is left out.
+    /// Returns all objects of a kind, in one namespace or in all, as they are but without their managed fields. Leaves out
+    /// objects that can't be read.
     pub async fn everything_in(
         &self,
         namespace: Option<&str>,
@@ -162,7 +163,7 @@ impl Cluster {
         Ok(objects.collect())
     }
 
-    /// The text of each object that is listed here, page by page.
+    /// Returns the text of each listed object, page by page.
     async fn items(&self, path: String, params: &ListParams) -> Result<Vec<Box<RawValue>>, kube::Error> {
         let (requests, mut params) = (Request::new(path), params.clone().limit(PAGE));
         let mut items = Vec::new();
@@ -177,7 +178,8 @@ impl Cluster {
         }
     }
 
-    /// All objects of a kind in a namespace, or in all, that can be read: one that can't is others' business.
+    /// Returns all objects of a kind that can be read, in one namespace or in all. Unreadable objects do not concern this
+    /// question.
     pub async fn list_in<K>(&self, namespace: Option<&str>, what: &'static str) -> Result<Vec<K>, Failure>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + 'static,
@@ -185,7 +187,7 @@ impl Cluster {
         self.list_some(namespace, what, &ListParams::default()).await
     }
 
-    /// Those of them that the parameters select, but for those that can't be read: tenants write metadata that no reader understands.
+    /// Returns the readable objects that the parameters select. Tenants write metadata that no reader understands.
     pub async fn list_some<K>(
         &self,
         namespace: Option<&str>,
@@ -201,7 +203,7 @@ impl Cluster {
         Ok(readable.collect())
     }
 
-    /// An object, if it is there; an error where it may not be seen.
+    /// Returns an object, if it exists. The error says that the user may not see it.
     pub async fn get_if_seen<K>(&self, namespace: Option<&str>, name: &str) -> Result<Option<K>, String>
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + 'static,
@@ -221,7 +223,7 @@ impl Cluster {
             .map_err(|error| error.to_string())
     }
 
-    /// The groups of a namespace; none where there is no such kind.
+    /// Returns the groups of a namespace; none if the kind is not installed.
     pub async fn groups(&self, namespace: &str) -> Result<Vec<PodGroup>, kube::Error> {
         let (group, kind, plural) = ("scheduling.volcano.sh", "PodGroup", "podgroups");
         let groups = self
@@ -231,7 +233,7 @@ impl Cluster {
         Ok(groups.filter_map(|group| serde_json::from_value(group).ok()).collect())
     }
 
-    /// The answer to a question about what waits, which is not stored.
+    /// Returns the answer to a question about what waits. The question is not stored.
     pub async fn review(&self, namespace: &str, review: &CardReview) -> Result<CardReviewStatus, Failure> {
         let api: Api<CardReview> = Api::namespaced(self.client.clone(), namespace);
         let params = PostParams {
@@ -245,7 +247,7 @@ impl Cluster {
             .ok_or_else(|| Failure::NobodyAnswers("the webhook reviews.card.volcano.sh was not called".to_owned()))
     }
 
-    /// All objects of a kind that can be read: one that can't is others' business, and no reason to show none.
+    /// Returns all objects of a kind that can be read. An unreadable one is no reason to show none.
     async fn list<K>(&self, what: &'static str, role: &'static str) -> Result<Vec<K>, Failure>
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + 'static,
@@ -257,14 +259,15 @@ impl Cluster {
     }
 }
 
-/// Those of these that are of queues, by the queue's name. The object of what no queue is charged for names none.
+/// Returns the usages of queues, by the queue's name. The object for what no queue is charged for names no queue.
 pub fn of_queues(mut usages: Vec<CardUsage>) -> Vec<CardUsage> {
     usages.retain(|usage| !usage.spec.queue.is_empty());
     usages.sort_by(|a, b| a.spec.queue.cmp(&b.spec.queue));
     usages
 }
 
-/// An object as it is, but for the fields that its managers manage: tenants write these as deep as they like, and no tree can be made of them.
+/// Returns an object without its managed fields. Tenants nest these as deep as they like, so they can't always be parsed
+/// into a tree.
 fn without_managed_fields(text: &RawValue) -> serde_json::Result<Value> {
     let object: BTreeMap<String, &RawValue> = serde_json::from_str(text.get())?;
     let read = |(key, text): (String, &RawValue)| -> serde_json::Result<_> {
@@ -280,8 +283,8 @@ fn without_managed_fields(text: &RawValue) -> serde_json::Result<Value> {
     parts.collect::<serde_json::Result<_>>().map(Value::Object)
 }
 
-/// The files that `KUBECONFIG` names and that are there, or the one in the home directory, as kubectl has it; none in a pod that has none of
-/// them.
+/// Reads the existing files that `KUBECONFIG` names, or the file in the home directory, as kubectl does. Returns `None` in a
+/// pod that has none of them.
 fn found_kubeconfig(names_context: bool) -> Result<Option<Kubeconfig>, KubeconfigError> {
     let named = env::var_os("KUBECONFIG").unwrap_or_default();
     let named: Vec<_> = env::split_paths(&named).filter(|path| path.exists()).collect();
@@ -290,14 +293,14 @@ fn found_kubeconfig(names_context: bool) -> Result<Option<Kubeconfig>, Kubeconfi
     }
     let own = env::home_dir().map(|home| home.join(".kube").join("config"));
     let is_there = own.is_some_and(|own| own.exists());
-    // A context is one of a file.
+    // A context can come only from a file.
     if !is_there && !names_context && env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
         return Ok(None);
     }
     Kubeconfig::read().map(Some)
 }
 
-/// What stands in these files; of what several say, what the first of them says.
+/// Merges the contents of these files. If several files define the same thing, the first counts.
 fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
     let mut merged = Kubeconfig::default();
     for path in paths {

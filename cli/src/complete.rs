@@ -1,5 +1,6 @@
-//! What could be typed next, as kubectl asks a plugin for it: it calls `kubectl_complete-card` with the words behind `kubectl card`, the last
-//! of which is not complete, and reads one proposal a line, and what the shell is to do besides in the last.
+//! Proposes what could be typed next. kubectl asks a plugin by calling `kubectl_complete-card` with the words after `kubectl
+//! card`, of which the last is incomplete. It reads one proposal from each line, and from the last line what else the shell
+//! is to do.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -14,10 +15,10 @@ use crate::terminal::safe_line;
 
 /// The name under which kubectl calls the plugin to complete its words.
 const NAME: &str = "kubectl_complete-card";
-/// How long the cluster is asked for names: somebody waits at a prompt.
+/// How long the cluster is asked for names, since the user waits at a prompt.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the shell is to do besides, in the numbers of kubectl's own completion.
+/// What else the shell is to do, in the numbers of kubectl's own completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Directive {
     /// Propose files where nothing else is proposed.
@@ -26,29 +27,29 @@ enum Directive {
     NoFiles = 4,
 }
 
-/// What there is to propose.
+/// What can be proposed.
 #[derive(Debug, PartialEq, Eq)]
 enum Proposals {
-    /// These, each with what it means.
+    /// These words, each with its meaning.
     These(Vec<(String, String)>),
-    /// Names of cards that there are.
+    /// Names of existing cards.
     Cards,
-    /// Names of queues that there are.
+    /// Names of existing queues.
     Queues,
     /// Files.
     Files,
 }
 
-/// Whether the program was called under the name that means this.
+/// Whether the program was called under the name that asks for completion.
 pub fn is_asked(program: Option<&OsStr>) -> bool {
     let name = program.and_then(|program| Path::new(program).file_stem());
     name == Some(OsStr::new(NAME))
 }
 
-/// What could be typed next, as kubectl reads it.
+/// Returns what could be typed next, in the form that kubectl reads.
 pub async fn answer(words: &[String]) -> String {
     let mut root = Arguments::command();
-    // Options for all commands are then among those of each.
+    // Then the options for all commands are also among the options of each command.
     root.build();
     let (before, current) = match words {
         [before @ .., current] => (before, current.as_str()),
@@ -76,7 +77,7 @@ pub async fn answer(words: &[String]) -> String {
     format!("{answer}:{}\n", directive as u8)
 }
 
-/// What there is to propose for a word, and what it begins with anyway.
+/// Returns the proposals for a word, and the part of the word that is not replaced.
 fn proposals<'w>(root: &Command, before: &[String], current: &'w str) -> (Proposals, &'w str) {
     let (mut command, mut position, mut open) = (root, 0, None);
     for word in before {
@@ -116,19 +117,19 @@ fn proposals<'w>(root: &Command, before: &[String], current: &'w str) -> (Propos
     )
 }
 
-/// The option that a word names, where it takes a value.
+/// Returns the option that a word names, if it takes a value.
 fn option<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
     let name = word.split('=').next().unwrap_or(word);
     let mut arguments = command.get_arguments();
     let found = match name.strip_prefix("--") {
         Some(long) => arguments.find(|arg| arg.get_long() == Some(long)),
-        // Of several short ones in a word, the last.
+        // Of several short options in a word, the last counts.
         None => arguments.find(|arg| arg.get_short().is_some() && arg.get_short() == name.chars().last()),
     };
     found.filter(|arg| arg.get_action().takes_values())
 }
 
-/// What an argument can be.
+/// Returns the possible values of an argument.
 fn values(command: &Command, arg: &Arg) -> Proposals {
     let possible = arg.get_possible_values();
     match (command.get_name(), arg.get_id().as_str()) {
@@ -148,7 +149,7 @@ fn meaning(help: Option<&clap::builder::StyledStr>) -> String {
     help.map(ToString::to_string).unwrap_or_default()
 }
 
-/// The names that the cluster has; nothing where it can't be asked, or not in time: a prompt is no place to say why.
+/// Returns the names in the cluster. Empty if the cluster can't be asked, or not in time: a prompt is no place to say why.
 async fn in_time(names: impl Future<Output = Option<Vec<String>>>) -> Vec<(String, String)> {
     let names = tokio::time::timeout(PATIENCE, names).await;
     let names = names.ok().flatten().unwrap_or_default();
@@ -167,7 +168,7 @@ async fn queues(before: &[String]) -> Option<Vec<String>> {
     Some(queues.iter().map(ResourceExt::name_any).collect())
 }
 
-/// Which cluster the words before mean, though they are not all of a command.
+/// Returns which cluster the words so far mean, although they are not a whole command.
 fn connection(before: &[String]) -> Option<Connection> {
     let words = std::iter::once("kubectl-card").chain(before.iter().map(String::as_str));
     let parsed = Arguments::command()
@@ -182,7 +183,7 @@ fn connection(before: &[String]) -> Option<Connection> {
 mod tests {
     use super::*;
 
-    /// What is proposed for the last of these words.
+    /// Returns what is proposed for the last of these words.
     fn proposed(line: &str) -> (Proposals, String) {
         let mut root = Arguments::command();
         root.build();

@@ -1,4 +1,4 @@
-//! The door, asked as API servers ask it: the webhook's own code, and the policies that they evaluate themselves.
+//! Asks the door as API servers ask it: the webhook's own code, and the policies that API servers evaluate themselves.
 
 use std::collections::BTreeMap;
 use std::error;
@@ -13,14 +13,14 @@ use crate::known::Known;
 use crate::manifests::Manifest;
 use crate::policies::{Policies, PolicyError, operation};
 
-/// The manifests of this version, which say whom API servers ask about what.
+/// The manifests of this version, which say which webhook API servers ask about what.
 const MANIFESTS: &str = include_str!("../../manifests/install.yaml");
 const ENDPOINTS: [Endpoint; 3] = [Endpoint::Mutate, Endpoint::Validate, Endpoint::Advise];
 
-/// By operation, group and plural, what API servers ask.
+/// The endpoints that API servers ask, by operation, group and plural.
 type Asked = BTreeMap<(String, String, String), Vec<Endpoint>>;
 
-/// What of this version's own manifests can't be read.
+/// Why this version's own manifests can't be read.
 #[derive(Debug, Error)]
 pub enum DoorError {
     #[error(transparent)]
@@ -37,7 +37,7 @@ pub struct Door {
 }
 
 impl Door {
-    /// A door that knows this.
+    /// A door with this knowledge.
     pub fn new(known: &Arc<Known>) -> Result<Self, DoorError> {
         let objects: Vec<Value> = serde_saphyr::from_multiple(MANIFESTS)?;
         let lookups = Arc::clone(known);
@@ -49,14 +49,15 @@ impl Door {
         })
     }
 
-    /// What it is asked about an object that is created, or is changed from what it was before; none where it is not asked.
+    /// Returns the endpoints that are asked about an object that is created, or changed from `before`. `None` if none is
+    /// asked.
     pub fn endpoints(&self, manifest: &Manifest, before: Option<&Value>) -> Option<Vec<Endpoint>> {
         let (group, _) = manifest.group_and_kind();
         let asked = (operation(before).to_owned(), group.to_owned(), manifest.plural());
         self.asked.get(&asked).cloned()
     }
 
-    /// What it says to the creation of an object, or to its change.
+    /// Returns the door's verdict on the creation or change of an object.
     pub async fn ask(
         &self,
         endpoint: Endpoint,
@@ -81,7 +82,8 @@ impl Door {
         self.webhook.verdict(endpoint, review.to_string().as_bytes()).await
     }
 
-    /// Why API servers' own policies let nobody create or change an object on which the door has written; nothing where they do.
+    /// Returns why API servers' own policies forbid everybody to create or change an object that the door has written on.
+    /// `None` if they do not.
     pub fn forbids(
         &self,
         manifest: &Manifest,
@@ -92,13 +94,13 @@ impl Door {
     }
 }
 
-/// Writes on an object what the door has said that it writes.
+/// Writes the door's changes on an object.
 pub fn write(verdict: &Verdict, manifest: &mut Manifest) -> Result<(), Box<dyn error::Error>> {
     let patch = serde_json::from_value::<json_patch::Patch>(verdict.patch()?)?;
     Ok(json_patch::patch(&mut manifest.object, &patch)?)
 }
 
-/// Whom API servers ask, by the manifests.
+/// Returns which endpoints API servers ask, according to the manifests.
 fn asked(objects: &[Value]) -> Asked {
     let texts = |value: &Value| -> Vec<String> {
         let texts = value.as_array().into_iter().flatten();
@@ -126,7 +128,7 @@ fn asked(objects: &[Value]) -> Asked {
     asked
 }
 
-/// Each of the ones with each of the others.
+/// Returns each of `ones` with each of `others`.
 fn each_with_each<'t>(ones: &'t [String], others: &'t [String]) -> impl Iterator<Item = (&'t String, &'t String)> {
     ones.iter().flat_map(|one| others.iter().map(move |other| (one, other)))
 }

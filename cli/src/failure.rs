@@ -1,4 +1,4 @@
-//! Why there is no answer, and what to do.
+//! Why a question has no answer, and what to do about it.
 
 use std::error::Error as _;
 use std::iter;
@@ -11,11 +11,11 @@ use crate::changes::ChangeError;
 use crate::manifests::ManifestError;
 use crate::subject::SubjectError;
 
-/// Exit code where what is asked about does not exist.
+/// Exit code if what is asked about does not exist.
 pub const NOT_THERE: u8 = 1;
-/// Exit code where what is given to read can't be read.
+/// Exit code if the command or the file can't be read.
 const UNREADABLE: u8 = 2;
-/// Exit code where the cluster can't be asked.
+/// Exit code if the cluster can't be asked.
 pub const CANNOT_ASK: u8 = 3;
 
 /// Why there is no answer.
@@ -98,28 +98,28 @@ pub enum Failure {
     Unprintable(String),
 }
 
-/// The role that everybody has who is logged in.
+/// The role that every logged-in user has.
 pub const EVERYBODY: &str = "cardgate-everybody";
-/// The role that whoever may view the cluster has.
+/// The role of users who may view the cluster.
 pub const VIEW: &str = "cardgate-view";
-/// The role for asking why something waits, which is a part of `view`.
+/// The role for asking why something waits; it is a part of `view`.
 pub const ASK: &str = "cardgate-ask";
 
-/// How API servers say that a webhook has refused something: what it says comes behind.
+/// How API servers say that a webhook has refused something. The webhook's message follows.
 const DENIED: &str = " denied the request: ";
-/// The same of the webhook that answers reviews, which answers so what it can't explain.
+/// The same for the webhook that answers reviews. It answers this way if it can't explain something.
 const ANSWERED: &str = "admission webhook \"reviews.card.volcano.sh\" denied the request: ";
-/// How API servers say that one of their policies has.
+/// How API servers say that one of their policies has refused something.
 const DENIED_BY_POLICY: &str = " denied request: ";
-/// The status of a review that is about what is not there.
+/// The status of a review about an object that does not exist.
 const NOT_KNOWN: u16 = 404;
-/// That of one that will be answered later.
+/// The status of a review that can be answered later.
 const ASK_AGAIN: u16 = 409;
-/// That of one over which the operator fell.
+/// The status of a review that the operator failed on.
 const FELL: u16 = 500;
 
 impl Failure {
-    /// Why `what` could not be listed, which `role` allows.
+    /// Why `what` could not be listed; `role` allows it.
     pub fn of_list(what: &'static str, role: &'static str, error: &kube::Error) -> Self {
         match error {
             error if lacks_right(error) => Self::Forbidden { what, role },
@@ -128,7 +128,7 @@ impl Failure {
         }
     }
 
-    /// Why `what` of a namespace, or of all, could not be listed.
+    /// Why `what` of a namespace, or of all namespaces, could not be listed.
     pub fn of_list_in(what: &'static str, namespace: Option<&str>, error: &kube::Error) -> Self {
         match (error, namespace) {
             (error, Some(namespace)) if lacks_right(error) => Self::ForbiddenIn {
@@ -141,7 +141,7 @@ impl Failure {
         }
     }
 
-    /// Why a simulation can't read all there is of something.
+    /// Why a simulation can't read all objects of a kind.
     pub fn of_everything(what: &'static str, error: &kube::Error) -> Self {
         match error {
             error if lacks_right(error) => Self::MayNotSimulate(what),
@@ -171,7 +171,7 @@ impl Failure {
         }
     }
 
-    /// Why `what` could not be read, where no more is known of it than the error.
+    /// Why `what` could not be read, if nothing but the error is known.
     pub fn of_anything(what: &'static str, error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status) if status.code == 401 => Self::Unauthorized(words(error)),
@@ -188,7 +188,7 @@ impl Failure {
         Self::Unprintable(error.to_string())
     }
 
-    /// Whether whoever asks has no right to.
+    /// Whether the user has no right to ask.
     pub fn is_forbidden(&self) -> bool {
         matches!(
             self,
@@ -200,7 +200,7 @@ impl Failure {
         )
     }
 
-    /// What scripts are told.
+    /// The exit code, for scripts.
     pub fn code(&self) -> u8 {
         match self {
             Self::CardUnknown { .. } | Self::QueueUnknown(_) | Self::Unknown(_) | Self::NamespaceUnknown(_) => {
@@ -234,8 +234,8 @@ impl Failure {
     }
 }
 
-/// Whether who asks has no right to. Webhooks, policies and quotas refuse with the same status; what an API server says for want of a right,
-/// whoever decides that, names the user and what they can't do.
+/// Whether the user has no right to ask. Webhooks, policies and quotas refuse with the same status. But if a right is
+/// missing, the API server's message names the user and what the user can't do, whichever authorizer decided.
 pub fn lacks_right(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else {
         return false;
@@ -246,7 +246,7 @@ pub fn lacks_right(error: &kube::Error) -> bool {
     status.code == 403 && (said.is_empty() || names_right && !by_others)
 }
 
-/// What an API server said, or what kept a question from reaching it: of several errors, each the cause of the one before, the last.
+/// Returns what an API server said, or what kept a question from reaching it. Of nested errors it is the innermost cause.
 pub fn words(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
@@ -257,7 +257,7 @@ pub fn words(error: &kube::Error) -> String {
     }
 }
 
-/// Whether what is not found is the namespace.
+/// Whether the object that was not found is the namespace.
 fn is_namespace(status: &Status) -> bool {
     status
         .details
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(failure.to_string(), "queues can't be read: etcdserver: no leader");
     }
 
-    /// By RBAC, in API servers' own words.
+    /// A refusal by RBAC, in API servers' own words.
     const NO_RIGHT: &str = "cardreviews.card.volcano.sh is forbidden: User \"eve\" cannot create resource \"cardreviews\" in API group \
                             \"card.volcano.sh\" in the namespace \"team\"";
 

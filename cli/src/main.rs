@@ -1,4 +1,5 @@
-//! `kubectl card`: which cards there are, who has them, what queues may have, and why something waits, asked with the user's own rights.
+//! `kubectl card`: which cards there are, who has them, what queues may have, and why something waits. Everything is asked
+//! with the user's own rights.
 
 mod applied;
 mod arguments;
@@ -42,7 +43,7 @@ use lint::before::Before;
 use print::Answer;
 use removal::Removal;
 
-/// The namespace of what names none, where neither the user nor a kubeconfig says another.
+/// The namespace of objects that name none, where neither the user nor a kubeconfig names another.
 const DEFAULT_NAMESPACE: &str = "default";
 
 #[tokio::main(flavor = "current_thread")]
@@ -123,7 +124,7 @@ async fn lint_files(connection: &Connection, asked: &Linting) -> Result<Answer, 
     lint::answer(&manifests, &before, known, &namespace, asked.strict).await
 }
 
-/// The cluster, where it is to be asked, and the namespace that is meant.
+/// Returns the cluster, if it is to be asked, and the namespace that is meant.
 async fn maybe_connect(connection: &Connection, asks: bool) -> Result<(Option<Cluster>, String), Failure> {
     if asks {
         let cluster = Cluster::connect(connection).await?;
@@ -134,7 +135,7 @@ async fn maybe_connect(connection: &Connection, asks: bool) -> Result<(Option<Cl
     Ok((None, namespace.to_owned()))
 }
 
-/// Prints an answer. That whoever reads it has seen enough is no failure.
+/// Prints an answer. It is no failure if the reader closes the output early.
 fn deliver(arguments: &Arguments, answer: &Answer) -> ExitCode {
     for note in &answer.notes {
         eprintln!("note: {}", terminal::safe(note));

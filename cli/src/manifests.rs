@@ -1,4 +1,4 @@
-//! The manifests of files, directories and the input, one object each.
+//! Reads the manifests of files, directories and the input, one object each.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use thiserror::Error;
 const LONGEST: u64 = 64 << 20;
 /// The most files of a directory.
 const MOST_FILES: usize = 10_000;
-/// What files of manifests end with, as kubectl has it.
+/// Endings of manifest files, as kubectl knows them.
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 /// API groups whose quantities API servers write as text, whatever the manifest says.
 const OWN_GROUPS: [&str; 3] = ["", "apps", "batch"];
-/// Where these quantities stand.
+/// Fields that hold such quantities.
 const QUANTITIES: [&str; 5] = ["limits", "requests", "overhead", "allocatable", "capacity"];
 
-/// The queue of a `PodGroup` that names none: API servers write it, by Volcano's definition and by Cardgate's own.
+/// The queue of a `PodGroup` that names none. API servers write it, by Volcano's definition and by Cardgate's own.
 const QUEUE_OF_GROUPS: &str = "default";
 
-/// API groups of what is read here.
+/// API groups of the objects that are read here.
 const READ_GROUPS: [&str; 7] = [
     "",
     "apps",
@@ -32,9 +32,9 @@ const READ_GROUPS: [&str; 7] = [
     "scheduling.k8s.io",
     "scheduling.volcano.sh",
 ];
-/// What is a map of every object wherever it is said, as an API server insists: what is written into it rests on that.
+/// Fields that must be maps in every object, as API servers insist. Code that writes into them relies on that.
 const MAPS: [&str; 3] = ["/metadata", "/metadata/annotations", "/metadata/labels"];
-/// The same of what is read here.
+/// The same for the objects that are read here.
 const READ_MAPS: [&str; 7] = [
     "/spec",
     "/spec/capability",
@@ -45,7 +45,7 @@ const READ_MAPS: [&str; 7] = [
     "/status/capacity",
 ];
 
-/// What can't be read.
+/// Why manifests can't be read.
 #[derive(Debug, Error)]
 pub enum ManifestError {
     #[error("{0}: {1}")]
@@ -61,7 +61,7 @@ pub enum ManifestError {
     #[error("{file}: {document}: {key} of {what} is no map ({text}): write it as one, or leave it out")]
     NoMap {
         file: String,
-        /// Which of the file's documents, and which of its items.
+        /// Which document of the file, and which item of it.
         document: String,
         key: String,
         what: String,
@@ -71,12 +71,12 @@ pub enum ManifestError {
     Empty(String),
 }
 
-/// An object as somebody wrote it.
+/// An object as its author wrote it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
-    /// The file that it stands in, as the user named it.
+    /// The file of the object, as the user named it.
     pub file: String,
-    /// What stands there.
+    /// The content.
     pub object: Value,
 }
 
@@ -85,7 +85,7 @@ impl Manifest {
         self.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Its API group and kind.
+    /// Returns the object's API group and kind.
     pub fn group_and_kind(&self) -> (&str, &str) {
         let version = self.text("/apiVersion");
         (
@@ -94,20 +94,20 @@ impl Manifest {
         )
     }
 
-    /// Its version within the group.
+    /// Returns the object's version within the group.
     pub fn version(&self) -> &str {
         let version = self.text("/apiVersion");
         version.split_once('/').map_or(version, |(_, version)| version)
     }
 
-    /// What API servers call objects of its kind, in paths and rules.
+    /// Returns the plural of the object's kind, as API servers use it in paths and rules.
     pub fn plural(&self) -> String {
         let kind = self.text("/kind").to_lowercase();
         let ending = if kind.ends_with('s') { "es" } else { "s" };
         kind + ending
     }
 
-    /// Whether it stands in a namespace: of what is judged or simulated, all but these.
+    /// Whether the object is in a namespace. Of what is judged or simulated, all kinds but these are.
     pub fn is_namespaced(&self) -> bool {
         !matches!(
             self.group_and_kind(),
@@ -118,7 +118,7 @@ impl Manifest {
         )
     }
 
-    /// Its name, or the beginning from which the API server would make one.
+    /// Returns the object's name, or the prefix from which the API server would generate one.
     pub fn name(&self) -> &str {
         match self.text("/metadata/name") {
             "" => self.text("/metadata/generateName"),
@@ -126,19 +126,20 @@ impl Manifest {
         }
     }
 
-    /// The namespace that it names.
+    /// Returns the namespace that the object names.
     pub fn namespace(&self) -> Option<&str> {
         Some(self.text("/metadata/namespace")).filter(|namespace| !namespace.is_empty())
     }
 
-    /// Whether it is a `PodGroup` that leaves the name of its queue to the API server. An empty one is none that it replaces.
+    /// Whether this is a `PodGroup` without the field for its queue. API servers fill that in, but do not replace an empty
+    /// name.
     pub fn leaves_queue_out(&self) -> bool {
         self.group_and_kind() == ("scheduling.volcano.sh", "PodGroup")
             && self.object["spec"].is_object()
             && self.object["spec"]["queue"].is_null()
     }
 
-    /// Writes what API servers write where nothing is said, as far as it matters here.
+    /// Writes the defaults that API servers write, as far as they matter here.
     pub fn write_defaults(&mut self) {
         if self.leaves_queue_out() {
             self.object["spec"]["queue"] = QUEUE_OF_GROUPS.into();
@@ -146,7 +147,7 @@ impl Manifest {
     }
 }
 
-/// The manifests of all these: files, directories with files in them, and `-` for the input.
+/// Reads the manifests of all these paths: files, directories with files in them, and `-` for the input.
 pub fn read(paths: &[PathBuf], recursive: bool) -> Result<Vec<Manifest>, ManifestError> {
     let mut manifests = Vec::new();
     for path in paths {
@@ -173,7 +174,7 @@ fn is_input(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The files that a path stands for, in the order of their names.
+/// Returns the files that a path stands for, in the order of their names.
 fn files(path: &Path, recursive: bool) -> Result<Vec<PathBuf>, ManifestError> {
     if is_input(path) || !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -183,7 +184,7 @@ fn files(path: &Path, recursive: bool) -> Result<Vec<PathBuf>, ManifestError> {
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(&directory).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            // What a link points to is not followed into circles.
+            // Links are not followed, since they may lead in circles.
             let (path, kind) = (entry.path(), entry.file_type().map_err(failed)?);
             if kind.is_dir() && recursive {
                 directories.push(path);
@@ -235,21 +236,21 @@ fn of_text(text: &str, file: &str, manifests: &mut Vec<Manifest>) -> Result<(), 
 
 #[cfg(test)]
 impl Manifest {
-    /// One that stands in some file, for tests.
+    /// A manifest from some file, for tests.
     pub fn in_a_file(object: Value) -> Self {
         let file = "f.yaml".to_owned();
         Self { file, object }
     }
 }
 
-/// The manifests of a text, for tests.
+/// Reads the manifests of a text, for tests.
 #[cfg(test)]
 pub fn read_text_of(text: &str) -> Result<Vec<Manifest>, ManifestError> {
     let mut manifests = Vec::new();
     of_text(text, "f", &mut manifests).map(|()| manifests)
 }
 
-/// Takes a list apart, as kubectl does.
+/// Splits a list into its items, as kubectl does.
 fn flatten(mut document: Value, number: usize, file: &str, manifests: &mut Vec<Manifest>) -> Result<(), ManifestError> {
     let kind = document["kind"].as_str().unwrap_or_default();
     let place = format!("document {number}");
@@ -293,7 +294,7 @@ fn manifest(object: Value, file: &str, document: &str) -> Result<Manifest, Manif
     Ok(manifest)
 }
 
-/// Writes quantities as text, as API servers do before anybody judges an object.
+/// Writes quantities as text, as API servers do before anything judges an object.
 fn write_quantities(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -411,7 +412,8 @@ mod tests {
         assert_eq!(deep, ["a", "b", "c"]);
     }
 
-    /// Every value of a manifest in turn is something else: what is then read has maps wherever something is written.
+    /// Every value of a manifest in turn is replaced by another type. What is then read has maps wherever the code writes
+    /// into it.
     #[test]
     fn whatever_stands_in_a_manifest_nothing_falls() {
         let kinds = [

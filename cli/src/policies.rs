@@ -1,5 +1,5 @@
-//! The policies that API servers evaluate themselves, evaluated here as they would be for an ordinary user who creates or
-//! changes an object.
+//! The policies that API servers evaluate themselves. They are evaluated here as for an ordinary user who creates or changes
+//! an object.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::manifests::Manifest;
 use crate::quantities;
 
-/// A policy that can't be read here.
+/// Why a policy can't be read here.
 #[derive(Debug, Clone, Error)]
 #[error("policy {policy}: {problem}: {expression}")]
 pub struct PolicyError {
@@ -21,10 +21,10 @@ pub struct PolicyError {
     expression: String,
 }
 
-/// All that say something of what is created or changed.
+/// All policies that apply to objects that are created or changed.
 pub struct Policies {
     env: Arc<Env>,
-    /// Each with what it is asked about. Those of other kinds may ask for more than is known here.
+    /// Each policy with what it is asked about. Policies on other kinds may need more than is known here.
     policies: Vec<(Concerns, Result<Policy, PolicyError>)>,
 }
 
@@ -39,7 +39,7 @@ struct Policy {
     validations: Vec<Validation>,
 }
 
-/// What must hold, and what is said where it does not.
+/// A condition that must hold, and the message if it does not.
 struct Validation {
     holds: Expression,
     says: Option<Expression>,
@@ -53,7 +53,7 @@ struct Expression {
 }
 
 impl Policies {
-    /// Those among the objects of manifests.
+    /// The policies among the objects of manifests.
     pub fn of(objects: &[Value]) -> Result<Self, PolicyError> {
         let mut env = Env::stdlib();
         let extended = env
@@ -75,8 +75,9 @@ impl Policies {
         })
     }
 
-    /// What is said of an object that nobody may create, or change to this from what it was before, in the first policy's words; nothing
-    /// where they let it in. Its namespace's annotations are not known here: what a policy forbids only because of these is not found.
+    /// Returns, in the words of the first policy that forbids it, why nobody may create an object or change it to this from
+    /// `before`. `None` if all policies allow it. The annotations of the namespace are not known here, so what a policy
+    /// forbids only because of these is not found.
     pub fn refusal(
         &self,
         manifest: &Manifest,
@@ -114,7 +115,7 @@ impl Policies {
     }
 }
 
-/// The operation by which an API server asks, where an object was this before.
+/// Returns the operation by which an API server asks, given what the object was before.
 pub fn operation(before: Option<&Value>) -> &'static str {
     match before {
         None => "CREATE",
@@ -122,7 +123,7 @@ pub fn operation(before: Option<&Value>) -> &'static str {
     }
 }
 
-/// What a policy is asked about.
+/// Returns what a policy is asked about.
 fn concerns(object: &Value) -> Concerns {
     let rules = &object["spec"]["matchConstraints"]["resourceRules"];
     let mut concerns = Concerns::new();
@@ -209,7 +210,7 @@ impl Policy {
     }
 }
 
-/// A value as expressions see it: whole numbers are `int`, as they are in Kubernetes.
+/// Converts a value to the form that expressions see. Whole numbers are `int`, as in Kubernetes.
 fn evaluated(value: &Value) -> Evaluated {
     match value {
         Value::Null => Evaluated::Null,
@@ -289,7 +290,7 @@ mod tests {
         }
     }
 
-    /// It hears what it wrote, not that Cardgate's webhook is missing.
+    /// The message is about what the author wrote, not that Cardgate's webhook is missing.
     #[test]
     fn who_marks_a_pod_for_cross_quota_by_itself_is_told_to_leave_that_out() {
         let marked = |spec: &Value| {
@@ -308,7 +309,7 @@ mod tests {
         }
     }
 
-    /// **Webhook Admission** of the mGPU document: no impact on other pods. It was too long for them, too.
+    /// **Webhook Admission** of the mGPU document: no impact on other pods. The value was too long for other pods, too.
     #[test]
     fn how_containers_share_cards_is_limited_for_those_alone_that_ask_for_shares() {
         let long = json!({ "vke.volcengine.com/container-multiple-gpu": "1,".repeat(600) });
@@ -379,7 +380,7 @@ mod tests {
         let ungated = pod(&json!({ "volcano.sh/card.name": "A100" }), &json!({}));
         let said = changed(Some(&named("A100")), ungated).unwrap_or_default();
         assert!(said.contains("is removed by Cardgate's operator only"), "{said}");
-        // What was too long before answers for itself.
+        // A value that was too long before the change is no reason to refuse the change.
         let long = |state: &str| {
             json!({
                 "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "spec": { "reclaimable": state == "new" },

@@ -1,4 +1,4 @@
-//! How an answer is printed: as a table for people, as JSON or YAML for programs.
+//! Prints an answer: as a table for people, as JSON or YAML for programs.
 
 use std::fmt::Write as _;
 use std::io;
@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 use crate::arguments::Output;
 use crate::terminal::{safe, safe_json, safe_line};
 
-/// What stands between two columns.
+/// The gap between two columns.
 const GAP: &str = "   ";
 
 /// An answer: tables for people, and the same as data.
 #[derive(Debug, Default)]
 pub struct Answer {
-    /// What the answer lacks, and why. Goes to where errors go, so that programs read the answer alone.
+    /// What the answer lacks, and why. Notes go to standard error, so that programs read the answer alone.
     pub notes: Vec<String>,
-    /// What scripts are told, where there is an answer.
+    /// The exit code of an answer, for scripts.
     pub code: u8,
     plain: String,
     wide: String,
@@ -25,7 +25,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An answer that has one form only.
+    /// An answer that has only one form.
     pub fn text(text: String) -> Self {
         Self {
             wide: text.clone(),
@@ -51,7 +51,7 @@ impl Answer {
         }
     }
 
-    /// Adds a table, of which the last `more` columns are for those who want more.
+    /// Adds a table. Its last `more` columns are shown only in the wide form.
     pub fn table<const N: usize>(&mut self, head: [&str; N], more: usize, rows: &[[String; N]]) {
         let head = head.map(|cell| safe_line(cell).into_owned());
         let rows: Vec<_> = rows
@@ -66,7 +66,7 @@ impl Answer {
         self.wide.push_str(&align(&lines, N));
     }
 
-    /// The answer in a form.
+    /// Returns the answer in the requested form.
     pub fn write(&self, output: Option<Output>) -> io::Result<String> {
         Ok(match output {
             None => self.plain.clone(),
@@ -77,7 +77,7 @@ impl Answer {
     }
 }
 
-/// Data with nothing in it that a terminal obeys, since YAML need not escape all of that.
+/// Returns data without characters that a terminal obeys, since YAML need not escape all of them.
 fn harmless(data: &Value) -> Value {
     match data {
         Value::String(text) => json!(safe(text)),
@@ -90,7 +90,7 @@ fn harmless(data: &Value) -> Value {
     }
 }
 
-/// The first columns of the lines, each as wide as its widest text.
+/// Formats the first columns of the lines, each as wide as its widest text.
 fn align(lines: &[&[String]], columns: usize) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
     let widths: Vec<usize> = (0..columns).filter_map(width).collect();

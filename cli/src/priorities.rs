@@ -1,4 +1,4 @@
-//! The priorities that pods get from classes (`priorityClassName`), as API servers write them on pods that are created.
+//! The priorities that pods get from classes (`priorityClassName`), as API servers write them on new pods.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::cluster::Cluster;
 use crate::failure::{Failure, lacks_right, words};
 use crate::manifests::Manifest;
 
-/// Classes that every cluster has, also one of which they can't be read.
+/// Classes that every cluster has, known even if the cluster's classes can't be read.
 const BUILT_IN: [(&str, i64); 2] = [
     ("system-cluster-critical", 2_000_000_000),
     ("system-node-critical", 2_000_001_000),
 ];
 
-/// A class that is not there: API servers refuse the pod.
+/// A class that does not exist: API servers refuse the pod.
 #[derive(Debug, Error)]
 #[error(
     "priorityClassName {class:?}: there is no PriorityClass of that name{}: name one of those that kubectl get priorityclasses lists, or have it \
@@ -34,18 +34,18 @@ impl From<NoClass> for Failure {
     }
 }
 
-/// The priorities that classes stand for.
+/// The priorities of classes.
 #[derive(Debug, Default)]
 pub struct Priorities {
     classes: BTreeMap<String, i64>,
-    /// That of pods that name no class: of several classes that say so, the lowest.
+    /// The priority of pods that name no class. If several classes are the default, it is the lowest.
     default: Option<i64>,
-    /// Why the cluster's are not known, where they are not.
+    /// Why the cluster's classes are not known, if they are not.
     unknown: Option<String>,
 }
 
 impl Priorities {
-    /// Those of the cluster.
+    /// The priorities of the cluster's classes.
     pub async fn of_cluster(cluster: &Cluster) -> Self {
         let mut priorities = Self::default();
         let listed = cluster.everything("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
@@ -56,7 +56,7 @@ impl Priorities {
         priorities
     }
 
-    /// The cluster's can't be read.
+    /// Notes that the cluster's classes can't be read.
     pub fn note_unknown(&mut self, error: &kube::Error) {
         self.unknown = Some(if lacks_right(error) {
             "you may not list priorityclasses".to_owned()
@@ -65,7 +65,7 @@ impl Priorities {
         });
     }
 
-    /// Adds those among these.
+    /// Adds the classes among these manifests.
     pub fn add<'m>(&mut self, manifests: impl Iterator<Item = &'m Manifest>) {
         let classes = manifests.filter(|manifest| manifest.group_and_kind() == ("scheduling.k8s.io", "PriorityClass"));
         classes.for_each(|class| self.add_one(&class.object));
@@ -80,8 +80,8 @@ impl Priorities {
         }
     }
 
-    /// Writes its priority on what a pod specifies, where nobody has: by the class that it names, or that this one is of. Says what had to be
-    /// supposed.
+    /// Writes the priority into a pod's spec, if the spec has none: the priority of the class that the spec names, else of
+    /// class `of`. Returns what had to be assumed.
     pub fn write(&self, spec: &mut Value, of: Option<&str>) -> Result<Option<String>, NoClass> {
         if !spec.is_object() || !spec["priority"].is_null() {
             return Ok(None);
@@ -120,7 +120,7 @@ impl Priorities {
         })
     }
 
-    /// Writes their priorities on all pods that a manifest is or makes. Says what had to be supposed.
+    /// Writes priorities on all pods that a manifest is or makes. Returns what had to be assumed.
     pub fn write_all(&self, manifest: &mut Value) -> Result<Vec<String>, NoClass> {
         let mut notes = Vec::new();
         let mut write = |spec: Option<&mut Value>, of: Option<&str>| {
@@ -130,7 +130,7 @@ impl Priorities {
         };
         let version = manifest["apiVersion"].as_str().unwrap_or_default();
         if version.starts_with("batch.volcano.sh/") {
-            // What the Job names is for those of its tasks that name none.
+            // The class that the Job names is for its tasks that name none.
             let of = manifest
                 .pointer("/spec/priorityClassName")
                 .and_then(Value::as_str)
@@ -186,7 +186,7 @@ mod tests {
         for (spec, priority) in [
             (json!({ "priorityClassName": "high" }), 100),
             (json!({ "priorityClassName": "system-node-critical" }), 2_000_001_000),
-            // Of several that are the default, the lowest.
+            // Of several default classes, the lowest counts.
             (json!({}), 7),
             (json!({ "priorityClassName": "" }), 7),
             (json!({ "priorityClassName": "high", "priority": 3 }), 3),

@@ -1,10 +1,11 @@
-//! What Kubernetes' policies say of quantities beyond CEL itself, as far as Cardgate's own do.
+//! What Kubernetes' policies can do with quantities beyond CEL itself, as far as Cardgate's policies need it.
 
 use cel::common::types::{CelBool, CelInt, CelString};
 use cel::{DeclarationError, Env, ExecutionError, add_member_overload, add_overload};
 use crds::quantity::{QuantityError, parse_units};
 
-/// Registers `isQuantity`, `quantity`, and how quantities compare: one stands for its whole units, rounded away from zero.
+/// Registers `isQuantity`, `quantity`, and the comparison of quantities. A quantity stands for its whole units, rounded away
+/// from zero.
 pub fn extension(env: &mut Env) -> Result<(), DeclarationError> {
     add_overload!(env, fn is_quantity: (CelString) -> CelBool)?;
     add_overload!(env, fn quantity: (CelString) -> Result<CelInt>)?;

@@ -15,7 +15,7 @@ use crate::print::Answer;
 
 /// How long a list of cards may be in the table of all queues, in characters, so that a line fits 120.
 const COLUMN: usize = 34;
-/// The longest text of what is missing in a table.
+/// The longest text in a table on what is missing.
 const LONGEST_MISSING: usize = 120;
 
 /// One queue.
@@ -23,19 +23,19 @@ const LONGEST_MISSING: usize = 120;
 #[serde(rename_all = "camelCase")]
 struct Row {
     queue: String,
-    /// What it may have, by card.
+    /// What the queue may have, by card.
     quota: BTreeMap<String, i64>,
-    /// What it has and waits for; none for whom it is not shown.
+    /// What the queue has and waits for; `None` if the user may not see it.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<CardUsageStatus>,
 }
 
-/// What a queue may have of each card that it names; none where there is no such queue.
+/// Returns what a queue may have of each card that it names; `None` if there is no such queue.
 pub fn quotas(queues: &[Queue], name: &str) -> Option<BTreeMap<String, i64>> {
     queues.iter().find(|queue| queue.name_any() == name).map(quota)
 }
 
-/// What a queue says that it may have of each card.
+/// Returns what a queue says that it may have of each card.
 fn quota(queue: &Queue) -> BTreeMap<String, i64> {
     let terms = QueueTerms::read(&queue.spec, |key| queue.annotations().get(key).map(String::as_str));
     let cards = terms.capability.into_iter().filter_map(|(item, amount)| match item {
@@ -45,7 +45,7 @@ fn quota(queue: &Queue) -> BTreeMap<String, i64> {
     cards.collect()
 }
 
-/// All queues, with what they have where the user may see that, and what is to be said where not.
+/// Returns all queues, with what they have if the user may see that, and otherwise a note on why not.
 async fn rows(cluster: &Cluster) -> Result<(Vec<Row>, Option<String>), Failure> {
     let queues = cluster.queues().await?;
     let (usages, note) = match cluster.usages_of_queues().await {
@@ -64,7 +64,7 @@ async fn rows(cluster: &Cluster) -> Result<(Vec<Row>, Option<String>), Failure> 
     Ok((rows, note))
 }
 
-/// All queues.
+/// Answers for all queues.
 pub async fn answer(cluster: &Cluster) -> Result<Answer, Failure> {
     let (rows, note) = rows(cluster).await?;
     let mut answer = of_all(&rows)?;
@@ -72,7 +72,7 @@ pub async fn answer(cluster: &Cluster) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-/// All of these queues.
+/// Shows all of these queues.
 fn of_all(rows: &[Row]) -> Result<Answer, Failure> {
     let mut answer = Answer::new(&rows).map_err(|error| Failure::unprintable(&error))?;
     let cells: Vec<_> = rows
@@ -109,7 +109,7 @@ fn of_all(rows: &[Row]) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-/// One queue, card by card, and what waits in it.
+/// Answers for one queue, card by card, with what waits in it.
 pub async fn answer_of_one(cluster: &Cluster, name: &str) -> Result<Answer, Failure> {
     let (rows, note) = rows(cluster).await?;
     let Some(row) = rows.into_iter().find(|row| row.queue == name) else {
@@ -176,7 +176,7 @@ fn of_one(row: &Row) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-/// What is missing, as far as it fits into a line: `kubectl card why` says all of it.
+/// Returns as much of what is missing as fits into a line. `kubectl card why` shows all of it.
 fn in_brief(missing: &str) -> String {
     let words = missing.split_inclusive(' ');
     let mut shown = String::new();
@@ -189,17 +189,17 @@ fn in_brief(missing: &str) -> String {
     shown
 }
 
-/// An amount that may be unlimited.
+/// Formats an amount that may be unlimited.
 pub fn in_a_cell(amount: Option<i64>) -> String {
     amount.map_or_else(|| "-".to_owned(), |amount| amount.to_string())
 }
 
-/// Cards in one line, as `kubectl get` shows them.
+/// Formats cards in one line, as `kubectl get` shows them.
 pub fn in_one_line(cards: &BTreeMap<String, i64>) -> String {
     in_a_column(cards.iter().map(|(card, amount)| (card, *amount)), usize::MAX)
 }
 
-/// As many of the cards as fit into a column so wide, and how many more there are.
+/// Formats as many cards as fit into a column of this width, and how many more there are.
 fn in_a_column<'c>(cards: impl Iterator<Item = (&'c String, i64)>, most: usize) -> String {
     let texts: Vec<_> = cards.map(|(card, amount)| format!("{card} x{amount}")).collect();
     if texts.is_empty() {
@@ -229,7 +229,7 @@ mod tests {
         assert!(shown.chars().count() <= LONGEST_MISSING + 4, "{shown}");
     }
 
-    /// Of a queue with others below it, the cards count all of them, and the list has those of the queue itself.
+    /// If a queue has queues below it, the cards count all of them, but the list shows only what waits in the queue itself.
     #[test]
     fn what_waits_below_a_queue_is_not_said_to_be_nothing() {
         let printed = |waiting: i64| {

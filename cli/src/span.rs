@@ -5,7 +5,7 @@ use k8s_openapi::jiff::SignedDuration;
 /// The units that people write, the longest first, each with its seconds.
 const UNITS: [(char, i64); 5] = [('w', 604_800), ('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
 
-/// What somebody writes as a span: numbers with units, such as `24h`, `7d` or `1h30m`.
+/// Reads a span as users write it: numbers with units, such as `24h`, `7d` or `1h30m`.
 pub fn parse(text: &str) -> Result<SignedDuration, String> {
     let wrong = || format!("{text:?} is no span of time: write numbers with s, m, h, d or w, such as 24h or 1h30m");
     let (mut seconds, mut rest) = (0_i64, text);
@@ -26,7 +26,7 @@ pub fn parse(text: &str) -> Result<SignedDuration, String> {
     Ok(SignedDuration::from_secs(seconds))
 }
 
-/// A span in short, as kubectl shows ages: its longest unit, and the next where the number is small.
+/// Formats a span in short, as kubectl shows ages: its longest unit, and the next unit where the number is small.
 pub fn short(span: SignedDuration) -> String {
     let seconds = span.as_secs().max(0);
     let days_and_less = &UNITS[1..];

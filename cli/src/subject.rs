@@ -1,4 +1,4 @@
-//! What is asked about: by name, or as a manifest.
+//! What the user asks about: by name, or as a manifest.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -9,16 +9,16 @@ use crds::made::{NoPod, made_by};
 use serde_json::Value;
 use thiserror::Error;
 
-/// The longest file that is read: a manifest is as long as etcd allows at most.
+/// The longest file that is read. etcd allows no longer manifest.
 const LONGEST: u64 = 3 << 20;
-/// The most manifests of one file: each is a question of its own.
+/// The most manifests in one file; each is a question of its own.
 const MOST: usize = 50;
 
 /// What is asked about.
 #[derive(Debug, PartialEq)]
 pub struct Subject {
     pub spec: CardReviewSpec,
-    /// The namespace that a manifest names; none where the one of the command is meant.
+    /// The namespace that a manifest names; `None` for the namespace of the command.
     pub namespace: Option<String>,
 }
 
@@ -26,11 +26,11 @@ pub struct Subject {
 #[derive(Debug)]
 pub struct InFile {
     pub subjects: Vec<Subject>,
-    /// What makes no pods, in words: it stands in the file beside what does.
+    /// A text for each object in the file that makes no pods, and so is not asked about.
     pub passed_over: Vec<String>,
 }
 
-/// What can't be asked about.
+/// Why something can't be asked about.
 #[derive(Debug, Error)]
 pub enum SubjectError {
     #[error(
@@ -61,26 +61,26 @@ pub enum SubjectError {
     TooMany(String, usize),
 }
 
-/// What is meant by a pod's name, by `KIND/NAME`, or by kind and name as two words.
+/// Returns the subject for a pod's name, for `KIND/NAME`, or for kind and name as two words.
 pub fn of_words(words: &[String]) -> Result<Subject, SubjectError> {
     match words {
         [kind, name] if kind.contains('/') || name.contains('/') => {
             Err(SubjectError::SeveralNamed(kind.clone(), name.clone()))
         }
-        // Somebody's names of two pods, rather than a controller's kind: those have capitals.
+        // These are probably names of two pods, since a controller's kind has capitals.
         [kind, name] if is_unknown(kind) => Err(SubjectError::NoKind(kind.clone(), name.clone())),
         words => named(&words.join("/")),
     }
 }
 
-/// Whether a word is neither a kind that people type nor one as pods name their controllers.
+/// Whether a word is neither a kind that people type nor the kind of a controller as pods write it.
 fn is_unknown(kind: &str) -> bool {
     let asked = named(&format!("{kind}/name"));
     let workload = asked.ok().and_then(|subject| subject.spec.workload);
     workload.is_some_and(|workload| workload.kind == kind && !kind.contains(char::is_uppercase))
 }
 
-/// What a pod's name, or `KIND/NAME`, means.
+/// Returns the subject for a pod's name, or for `KIND/NAME`.
 pub fn named(text: &str) -> Result<Subject, SubjectError> {
     let (kind, name) = text.split_once('/').unwrap_or(("pod", text));
     if kind.is_empty() || name.is_empty() || name.contains('/') {
@@ -112,7 +112,7 @@ pub fn named(text: &str) -> Result<Subject, SubjectError> {
                 "statefulset" | "statefulsets" | "sts" | "statefulset.apps" | "statefulsets.apps" => "StatefulSet",
                 "daemonset" | "daemonsets" | "ds" | "daemonset.apps" | "daemonsets.apps" => "DaemonSet",
                 "cronjob" | "cronjobs" | "cj" | "cronjob.batch" | "cronjobs.batch" => "CronJob",
-                // Any controller of pods, as its pods name it.
+                // Any other controller of pods, as its pods name it.
                 _ => kind,
             };
             let workload = ReviewedWorkload {
@@ -128,7 +128,7 @@ pub fn named(text: &str) -> Result<Subject, SubjectError> {
     Ok(Subject { spec, namespace: None })
 }
 
-/// A kind as people type it before a name; one that is nobody's but a controller's, as its pods name it.
+/// Returns a kind as people type it before a name. The kind of an unknown controller stays as its pods name it.
 pub fn typed(kind: &str) -> String {
     match kind {
         "Pod" | "Job" | "PodGroup" | "ReplicaSet" | "StatefulSet" | "DaemonSet" => kind.to_lowercase(),
@@ -136,7 +136,7 @@ pub fn typed(kind: &str) -> String {
     }
 }
 
-/// What the manifests of a file mean; `-` is what is typed in.
+/// Reads the manifests of a file as subjects; `-` is the input.
 pub fn of_file(path: &Path) -> Result<InFile, SubjectError> {
     let shown = if is_input(path) {
         "the input".to_owned()
@@ -183,7 +183,7 @@ fn of_text(text: &str, shown: String) -> Result<InFile, SubjectError> {
     }
 }
 
-/// What a list has, as `kubectl get -o yaml` prints several; anything else is one.
+/// Returns the items of a list, which `kubectl get -o yaml` prints for several objects, or the object itself.
 fn each(mut manifest: Value) -> Vec<Value> {
     if manifest["kind"] != "List" {
         return vec![manifest];
@@ -202,7 +202,7 @@ fn passed_over(manifest: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let kind = text(&manifest["kind"]);
     let what = format!("{kind} {}", text(&manifest["metadata"]["name"]));
-    // A question is about one manifest.
+    // Each question is about one manifest.
     let advice = if kind == "PodGroup" {
         ": its pods are asked about as the cluster has it at the moment; kubectl card simulate takes a file as a whole"
     } else {
@@ -260,7 +260,7 @@ mod tests {
         assert!(several.contains("one at a time"), "{several}");
         assert_eq!(meant(&["RayCluster", "web"]).unwrap(), named("RayCluster/web").unwrap());
         assert_eq!(meant(&["cj", "nightly"]).unwrap(), named("CronJob/nightly").unwrap());
-        // Two pods: it was said of the one that it is not known, as a thing of the other's kind.
+        // Of two pods, the first was reported as unknown, as a kind of the second.
         let pods = meant(&["top1", "same"]).unwrap_err().to_string();
         assert!(
             pods.starts_with("\"top1\" is no kind that is known, so \"same\" is no name of one: ")

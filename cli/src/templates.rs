@@ -1,10 +1,10 @@
-//! The pods that objects make, as their controllers would.
+//! The pods that objects make, as their controllers would make them.
 
 use serde_json::{Value, json};
 
 use crate::manifests::Manifest;
 
-/// The template of an object's pods, and where it stands; none where it makes none, or Volcano does.
+/// Returns the template of an object's pods, and its place. `None` if the object makes no pods, or Volcano makes them.
 pub fn template(manifest: &Manifest) -> Option<(&'static str, &Value)> {
     let spec = &manifest.object["spec"];
     let (place, template) = match manifest.group_and_kind() {
@@ -18,7 +18,7 @@ pub fn template(manifest: &Manifest) -> Option<(&'static str, &Value)> {
     template["spec"].is_object().then_some((place, template))
 }
 
-/// A pod of a template.
+/// Returns a pod of a template.
 pub fn pod_of(template: &Value, file: &str, namespace: &str) -> Manifest {
     let mut object = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": template["spec"] });
     if template["metadata"].is_object() {
@@ -31,7 +31,7 @@ pub fn pod_of(template: &Value, file: &str, namespace: &str) -> Manifest {
     }
 }
 
-/// What the pods of an object say of it.
+/// Returns the owner references of the pods of an object.
 pub fn owner_references(owner: &Manifest) -> Value {
     let (_, kind) = owner.group_and_kind();
     json!([{
@@ -40,7 +40,7 @@ pub fn owner_references(owner: &Manifest) -> Value {
     }])
 }
 
-/// How many pods an object makes at once; none where that is for nodes or time to say.
+/// Returns how many pods an object makes at once; `None` where nodes or time decide that.
 pub fn count(manifest: &Manifest) -> Option<u64> {
     let spec = &manifest.object["spec"];
     match manifest.group_and_kind() {

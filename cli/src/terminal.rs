@@ -1,9 +1,11 @@
-//! What may reach a terminal: names and messages are others' words, and a terminal obeys some of the characters in them.
+//! Text that may reach a terminal. Names and messages are written by others, and a terminal obeys some of the characters in
+//! them.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Text as it may be printed: what a terminal would obey, or what turns the order of letters round, is written as its code. Lines stay.
+/// Returns text that is safe to print. Characters that a terminal obeys, or that reverse the direction of letters, are
+/// written as their codes. Line breaks stay.
 pub fn safe(text: &str) -> Cow<'_, str> {
     escaped(text, |character| character != '\n' && is_obeyed(character))
 }
@@ -13,7 +15,8 @@ pub fn safe_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_obeyed)
 }
 
-/// JSON as it may be printed, and with the same meaning: what is not ASCII stands in strings alone, and JSON has its own escapes before.
+/// Returns JSON that is safe to print and means the same. Characters beyond ASCII occur only in strings, and JSON has
+/// escapes for others.
 pub fn safe_json(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|character| character != '\n' && is_obeyed(character)) {
         return Cow::Borrowed(text);
@@ -23,7 +26,7 @@ pub fn safe_json(text: &str) -> Cow<'_, str> {
         if character == '\n' || !is_obeyed(character) {
             out.push(character);
         } else {
-            // All of them are in the first plane. Writing to a string does not fail.
+            // All of these characters are in the first plane. Writing to a string does not fail.
             let _ = write!(out, "\\u{:04x}", u32::from(character));
         }
     }
@@ -45,7 +48,8 @@ fn escaped(text: &str, is_bad: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Control characters of both sets, separators of lines, and what changes the direction of text or is not seen at all.
+/// Whether a terminal obeys a character: control characters of both sets, line separators, characters that change the
+/// direction of text, and invisible ones.
 fn is_obeyed(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')

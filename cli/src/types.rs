@@ -16,16 +16,16 @@ use crate::who::on_no_node;
 #[serde(rename_all = "camelCase")]
 struct Row {
     card: String,
-    /// Empty where no node has the card any more.
+    /// Empty if no node has the card any more.
     resource: String,
-    /// None where no node has the card any more.
+    /// `None` if no node has the card any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<CardKind>,
     free: i64,
     used: i64,
     total: i64,
     nodes: i64,
-    /// What the queue may have of it; none where no queue is meant, or the queue's quota does not name it.
+    /// What the queue may have of the card. `None` if no queue is meant, or if the queue's quota does not name the card.
     #[serde(skip_serializing_if = "Option::is_none")]
     quota: Option<i64>,
     problems: String,
@@ -38,19 +38,19 @@ struct Types {
     cards: Vec<Row>,
 }
 
-/// What stands for a quota where no queue is meant.
+/// Shown as quota if no queue is meant.
 const NO_QUEUE: &str = "-";
-/// What stands for it where the queue's quota does not name the card.
+/// Shown as quota if the queue's quota does not name the card.
 const UNNAMED: &str = "<none>";
 
-/// The problem of a card that pods hold and no node has any more.
+/// The problem of a card that pods hold, but that no node has any more.
 const ON_NO_NODE: &str = "OnNoNode";
 
 /// What a queue may have of each card that it names.
 type Quotas = BTreeMap<String, i64>;
 
-/// The queue whose quotas are shown, with these, where there is one; and what is to be said where not. A queue that was asked for by name
-/// is there, or the question is wrong.
+/// Returns the queue whose quotas are shown, with these quotas, and otherwise notes on why none are shown. A queue that the
+/// user asked for by name must exist.
 async fn meant(cluster: &Cluster, asked: Option<&str>) -> Result<(Option<(String, Quotas)>, Vec<String>), Failure> {
     let instead = "so no quota is shown: --queue NAME shows that of one";
     let namespace = &cluster.namespace;
@@ -72,12 +72,12 @@ async fn meant(cluster: &Cluster, asked: Option<&str>) -> Result<(Option<(String
     }
 }
 
-/// The cards of the cluster, and the quota of `queue` or of the namespace's.
+/// Answers which cards the cluster has, with the quota of `queue` or of the namespace's queue.
 pub async fn answer(cluster: &Cluster, queue: Option<&str>) -> Result<Answer, Failure> {
     let types = cluster.card_types().await?;
     let (meant, notes) = meant(cluster, queue).await?;
     let (queue, quotas) = meant.unzip();
-    // What queues hold, not everybody may see.
+    // Not every user may see what queues hold.
     let gone = match cluster.usages_of_queues().await {
         Ok(usages) => on_no_node(&types, &usages),
         Err(Failure::Forbidden { .. }) => BTreeMap::new(),
@@ -115,7 +115,7 @@ pub async fn answer(cluster: &Cluster, queue: Option<&str>) -> Result<Answer, Fa
     };
     let mut answer = Answer::new(&shown).map_err(|error| Failure::unprintable(&error))?;
     answer.notes = notes;
-    // No queue is something else than a queue that may have none.
+    // No queue at all is shown differently from a queue that may have none.
     let unnamed = if shown.queue.is_some() { UNNAMED } else { NO_QUEUE };
     let quota_column = shown
         .queue
@@ -163,7 +163,7 @@ pub async fn answer(cluster: &Cluster, queue: Option<&str>) -> Result<Answer, Fa
     Ok(answer)
 }
 
-/// Which of the cards are counted in parts, and in which: their numbers stand among those of whole cards.
+/// Returns which of the cards are counted in parts, and in which parts. Their numbers stand among numbers of whole cards.
 pub fn units<'a>(cards: impl Iterator<Item = (&'a str, CardKind)>) -> Option<String> {
     let in_parts = cards.filter_map(|(card, kind)| Some((kind.part()?, card)));
     let mut by_part = BTreeMap::<&str, Vec<&str>>::new();

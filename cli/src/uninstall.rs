@@ -1,4 +1,4 @@
-//! `kubectl card uninstall`: lets everything go that Cardgate holds, then takes Cardgate away, in the order that is safe.
+//! `kubectl card uninstall`: releases everything that Cardgate holds, then removes Cardgate, in the order that is safe.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -9,22 +9,22 @@ use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::print::Answer;
 
-/// What somebody says who means it.
+/// What a user types to confirm.
 const YES: &str = "yes";
 
-/// Removes Cardgate, where whoever asks means it.
+/// Removes Cardgate, if the user confirms it.
 pub async fn answer(cluster: &Cluster, removal: &Removal, is_sure: bool) -> Result<Answer, Failure> {
     cluster.is_there().await?;
     if !is_sure && !removal.dry_run {
         confirm(removal.queues)?;
     }
-    // The progress: what the removal says of each step.
+    // Shows progress: what the removal reports of each step.
     let progress = tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
         .with_target(false)
         .without_time();
-    // An error means that somebody shows it already.
+    // An error means that a subscriber is installed already.
     let _ = progress.try_init();
     let removed = removal::run(&cluster.client(), NAMESPACE, removal).await;
     removed.map_err(|error| Failure::Removal(error.to_string()))?;
@@ -35,7 +35,7 @@ pub async fn answer(cluster: &Cluster, removal: &Removal, is_sure: bool) -> Resu
     }))
 }
 
-/// Asks whoever sits there.
+/// Asks the user at the terminal.
 fn confirm(queues: bool) -> Result<(), Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::NotSure);

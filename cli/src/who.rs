@@ -12,12 +12,12 @@ use crate::failure::Failure;
 use crate::print::Answer;
 use crate::queue::in_a_cell;
 
-/// What the pods of one queue itself have of the card: those of queues below it are told of with these.
+/// What the pods of one queue itself have of the card. Those of queues below it are listed under these queues.
 #[derive(Debug, Serialize)]
 struct Holder {
     queue: String,
     allocated: i64,
-    /// None where it is unlimited.
+    /// `None` if it is unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     quota: Option<i64>,
     waiting: i64,
@@ -30,18 +30,19 @@ struct Holder {
 #[serde(rename_all = "camelCase")]
 struct Holders {
     card: String,
-    /// None of a card that no node has any more.
+    /// `None` for a card that no node has any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<CardKind>,
     total: i64,
     free: i64,
-    /// What pods hold for which no queue is charged.
+    /// What pods hold that no queue is charged for.
     unaccounted: i64,
-    /// None where the user may not see it.
+    /// `None` if the user may not see it.
     queues: Option<Vec<Holder>>,
 }
 
-/// Which queues hold the card or wait for it, the largest holder first; for who may not see that, how much of it is free.
+/// Answers which queues hold the card or wait for it, the largest holder first. A user who may not see that learns how much
+/// is free.
 pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
     let types = cluster.card_types().await?;
     let (queues, note) = match cluster.usages_of_queues().await {
@@ -112,7 +113,7 @@ pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-/// The cards that pods of these queues hold and no node has any more, by name, and how many of each.
+/// Returns the cards that pods of these queues hold but that no node has any more, by name, and how many of each.
 pub fn on_no_node(types: &[CardType], usages: &[CardUsage]) -> BTreeMap<String, i64> {
     let statuses = usages.iter().filter_map(|usage| usage.status.as_ref());
     let cards = statuses.flat_map(|status| &status.cards);
@@ -125,7 +126,7 @@ pub fn on_no_node(types: &[CardType], usages: &[CardUsage]) -> BTreeMap<String, 
     held
 }
 
-/// The queues whose own pods hold the card or wait for it, the largest holder first.
+/// Returns the queues whose own pods hold the card or wait for it, the largest holder first.
 fn holders(usages: Vec<CardUsage>, card: &str) -> Vec<Holder> {
     let mut queues = Vec::new();
     for usage in usages {
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
     use crate::cluster::of_queues;
 
-    /// `kubectl card queue` showed them, and asked about one this said that no node has it.
+    /// `kubectl card queue` showed such cards, but this command said that no node has them.
     #[test]
     fn what_is_held_of_cards_that_no_node_has_any_more_is_known() {
         let types: Vec<CardType> = serde_json::from_value(json!([{
@@ -171,7 +172,7 @@ mod tests {
             usage("a", "A", 1),
             usage("a", "gone", 2),
             usage("b", "gone", 1),
-            // Only waited for, as with a name that is mistyped; and of no queue.
+            // The first is only waited for, as with a mistyped name; the second is of no queue.
             usage("a", "mistyped", 0),
             usage("", "uncharged", 3),
         ]);
@@ -191,7 +192,7 @@ mod tests {
             usage("department", card(6, 2, own(0, 0))),
             usage("small", card(2, 2, own(2, 2))),
             usage("large", card(4, 0, own(4, 0))),
-            // As an operator of an earlier release writes it.
+            // The form that an operator of an earlier release writes.
             usage("earlier", card(1, 0, json!(null))),
         ];
         let told: Vec<_> = holders(usages, "A")

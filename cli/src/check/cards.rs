@@ -1,4 +1,4 @@
-//! What is counted: queues that have to be mended, and cards that nobody is charged for.
+//! Checks what is counted: queues that have to be mended, and cards that no queue is charged for.
 
 use crds::card_type::CardType;
 use crds::card_usage::CardUsage;
@@ -14,10 +14,10 @@ use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::lint::selectors_not_evaluated;
 
-/// How many of a kind are listed one by one.
+/// How many findings of a kind are listed one by one.
 const MOST: usize = 20;
 
-/// Looks at queues and cards, by this configuration where it is known.
+/// Checks queues and cards; by this configuration, if it is known.
 pub(super) async fn findings(cluster: &Cluster, configuration: Option<&Configuration>) -> Vec<Finding> {
     let mut findings = vec![];
     findings.extend(match cluster.usages_of_queues().await {
@@ -33,7 +33,7 @@ pub(super) async fn findings(cluster: &Cluster, configuration: Option<&Configura
         .await
     {
         Ok(classes) => findings.extend(of_classes(classes)),
-        // No such devices in this cluster.
+        // This cluster has no such devices.
         Err(kube::Error::Api(status)) if status.code == 404 => {}
         Err(error) => findings.push(Finding::unseen("deviceclasses", "list deviceclasses", &error)),
     }
@@ -55,7 +55,7 @@ fn of_queues(usages: &[CardUsage]) -> Vec<Finding> {
     });
     let bad = bad.map(|(queue, problems)| {
         let details = format!("{problems}: kubectl describe cardusage {queue} says what to mend");
-        // Who has closed it may have meant to, and nodes may be added for what it may have.
+        // The queue may be closed on purpose, and nodes may still be added for its capability.
         let may_be_meant = [
             Reason::QueueNotOpen.as_str(),
             Unsatisfiable::CapabilityAboveCluster.as_str(),
@@ -70,7 +70,7 @@ fn of_queues(usages: &[CardUsage]) -> Vec<Finding> {
     listed(bad, "queues", &format!("all {} can be satisfied", usages.len()))
 }
 
-/// Where to look for those who have cards that no queue is charged for.
+/// Returns where to look for pods with cards that no queue is charged for.
 fn whose_cards(configuration: Option<&Configuration>) -> String {
     let settings = configuration.map(|configuration| &configuration.cardgate);
     let charges_all = settings.is_some_and(|settings| settings.unqueued_cards == UnqueuedCards::Charge);
@@ -109,7 +109,7 @@ fn whose_cards(configuration: Option<&Configuration>) -> String {
 fn of_cards(types: &[CardType], configuration: Option<&Configuration>) -> Vec<Finding> {
     let bad = types.iter().filter_map(|card| {
         let (name, status) = (&card.spec.card_name, card.status.as_ref()?);
-        // Capitals, slashes and the like are in no object's name.
+        // A card's name may have capitals, slashes and other characters that no object's name can have.
         let object = card.name_any();
         let mut said = Vec::new();
         if status.unaccounted > 0 {
@@ -135,7 +135,7 @@ fn of_cards(types: &[CardType], configuration: Option<&Configuration>) -> Vec<Fi
     listed(bad, "cards", &format!("all {} are accounted for", types.len()))
 }
 
-/// The classes of which it can't be said which cards they have.
+/// Finds the classes for which it can't be told which cards they have.
 fn of_classes(classes: Vec<Value>) -> Vec<Finding> {
     let classes: Vec<DeviceClass> = classes
         .into_iter()
@@ -150,7 +150,7 @@ fn of_classes(classes: Vec<Value>) -> Vec<Finding> {
     listed(bad, "deviceclasses", &all_well)
 }
 
-/// What was found, up to a number; that all is well, where nothing was.
+/// Returns what was found, up to a number, or that all is well if nothing was.
 pub(super) fn listed(found: impl Iterator<Item = Finding>, what: &str, all_well: &str) -> Vec<Finding> {
     let mut found: Vec<_> = found.collect();
     let more = found.len().saturating_sub(MOST);
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(bad.details, said);
     }
 
-    /// The advice was to name queues, which those have that are free.
+    /// The advice was to name queues, but pods whose cards are free have one.
     #[test]
     fn who_is_free_since_he_names_no_card_is_looked_for_where_that_is_so() {
         let card = json!({
@@ -248,7 +248,7 @@ mod tests {
         let [bad] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!((bad.result, &*bad.what), (Result::Problem, "queue b"));
         assert!(bad.details.starts_with("QueueInvalid: "), "{}", bad.details);
-        // Of what no queue is charged for there is an object too: it is none of them.
+        // The object for what no queue is charged for is not one of the queues.
         let well = of_queues(&cluster::of_queues(vec![usage("a", ""), usage("", "")]));
         let [well] = well.as_slice() else { panic!("{well:?}") };
         assert_eq!((well.result, &*well.details), (Result::Ok, "all 1 can be satisfied"));

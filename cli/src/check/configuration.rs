@@ -1,4 +1,4 @@
-//! What is configured: whether it can be read, what of it has no effect, and what the cluster lacks for it.
+//! Checks the configuration: whether it can be read, what of it has no effect, and what the cluster lacks for it.
 
 use std::collections::BTreeSet;
 
@@ -17,15 +17,15 @@ use super::{Finding, Result};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 
-/// What the configuration is called among what was found.
+/// The name of the configuration in findings.
 const WHAT: &str = "configuration";
-/// What is said where all is well.
+/// The finding if all is well.
 const WELL: &str = "it can be read, and nothing of it is without effect";
 
-/// Looks at the configuration; what it is, where that can be seen and read.
+/// Checks the configuration, and returns it if it can be seen and read.
 ///
-/// What the operator said of it lately counts only where nothing here tells what is so now: it is said once, of a configuration that may be
-/// another one by now, and forgotten in an hour.
+/// What the operator reported of it lately counts only where nothing here shows the present state. A report is made once, is
+/// forgotten in an hour, and may be about an earlier configuration.
 pub(super) async fn findings(cluster: &Cluster) -> (Vec<Finding>, Option<Configuration>) {
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), NAMESPACE);
     let found = match maps.get_opt(CONFIG_MAP).await {
@@ -48,7 +48,7 @@ pub(super) async fn findings(cluster: &Cluster) -> (Vec<Finding>, Option<Configu
     let mut findings: Vec<_> = warnings.map(|said| Finding::new(Result::Warning, WHAT, said)).collect();
     findings.extend(match cluster.queues().await {
         Ok(queues) => of_default_queue(&configuration, &queues),
-        // Whoever may not see them is told so of the queues themselves.
+        // A user who may not see queues is told so by the check of queues.
         Err(_) => None,
     });
     let mut matters = Vec::new();
@@ -68,7 +68,7 @@ pub(super) async fn findings(cluster: &Cluster) -> (Vec<Finding>, Option<Configu
     (listed(findings.into_iter(), WHAT, WELL), Some(configuration))
 }
 
-/// What is wrong with the default queue, where whoever asks for cards and names no queue is to be charged to it.
+/// Returns what is wrong with the default queue, if pods that ask for cards and name no queue are charged to it.
 fn of_default_queue(configuration: &Configuration, queues: &[Queue]) -> Option<Finding> {
     let settings = &configuration.cardgate;
     if settings.unqueued_cards != UnqueuedCards::Charge {
@@ -87,7 +87,7 @@ fn of_default_queue(configuration: &Configuration, queues: &[Queue]) -> Option<F
     Some(Finding::new(Result::Problem, WHAT, details))
 }
 
-/// The nodes with cards that the patterns of `crossquota` match nothing of.
+/// Returns the nodes with cards in which the patterns of `crossquota` match nothing.
 fn of_nodes_outside(inventories: &[CardInventory]) -> Option<Finding> {
     let condition = |inventory: &CardInventory| {
         let mut conditions = inventory.status.as_ref()?.conditions.iter();
@@ -108,7 +108,7 @@ fn of_nodes_outside(inventories: &[CardInventory]) -> Option<Finding> {
     ))
 }
 
-/// What the operator said of the configuration lately with one of these reasons, by reason and message.
+/// Returns what the operator reported lately of the configuration with one of these reasons, by reason and message.
 async fn said_of(cluster: &Cluster, matters: &[Happening]) -> Vec<Finding> {
     let api: Api<Event> = Api::namespaced(cluster.client(), NAMESPACE);
     let about = format!("involvedObject.kind=ConfigMap,involvedObject.name={CONFIG_MAP},type=Warning");
@@ -119,7 +119,7 @@ async fn said_of(cluster: &Cluster, matters: &[Happening]) -> Vec<Finding> {
     let said = events
         .into_iter()
         .map(|event| (event.reason.unwrap_or_default(), event.message.unwrap_or_default()));
-    // What is installed is looked at itself.
+    // The installed parts are checked themselves.
     let of_parts = [Happening::InstallationIncomplete, Happening::InstallationChanged];
     let matter = matters.iter().filter(|matters| !of_parts.contains(matters));
     let matter: BTreeSet<_> = matter.map(|matters| matters.as_str()).collect();
@@ -139,7 +139,7 @@ mod tests {
         Configuration::parse(None, Some(cardgate)).unwrap().configuration
     }
 
-    /// They waited in a queue that nobody had, and nothing said so.
+    /// The pods waited in a queue that did not exist, and nothing said so.
     #[test]
     fn a_default_queue_that_takes_nobody_is_named_where_all_are_charged_to_it() {
         let queue = |name: &str, state: &str| -> Queue {

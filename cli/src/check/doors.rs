@@ -1,4 +1,5 @@
-//! Where API servers ask the webhooks: whom they trust there and until when, and whether somebody is ready to answer.
+//! Checks how API servers ask the webhooks: which certificates they trust and until when, and whether a webhook is ready to
+//! answer.
 
 use std::collections::BTreeSet;
 
@@ -15,19 +16,19 @@ use super::installed::Seen;
 use super::{Finding, Result};
 use crate::cluster::Cluster;
 
-/// The Secrets of the certificates that are served.
+/// The Secrets with the serving certificates.
 const SERVED: [&str; 2] = ["cardgate-webhook-tls", "cardgate-review-tls"];
-/// Where in them the chain stands.
+/// The key of the certificate chain in them.
 const CHAIN: &str = "tls.crt";
 /// Certificates are renewed when a third of their 90 days is left, by the operator and by cert-manager.
 const ENDS_SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// Who has not renewed one by then will not.
+/// A certificate that is not renewed by then will not be renewed.
 const ENDS_AT_ONCE: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// What says of which Service an `EndpointSlice` is.
+/// The label that says which Service an `EndpointSlice` belongs to.
 const OF_SERVICE: &str = "kubernetes.io/service-name";
 const TO_DO: &str = "the operator renews it while it leads, or cert-manager does: see what they log";
 
-/// Looks at certificates and at who answers.
+/// Checks the certificates, and whether a webhook is ready.
 pub(super) async fn findings(cluster: &Cluster, installed: &[Seen]) -> Vec<Finding> {
     let now = Timestamp::now();
     let mut findings = Vec::new();
@@ -60,22 +61,22 @@ pub(super) async fn findings(cluster: &Cluster, installed: &[Seen]) -> Vec<Findi
     findings
 }
 
-/// The Service at which a webhook is asked; none where it is asked at a URL.
+/// Returns the Service of a webhook; `None` if it is asked at a URL.
 fn service(webhook: &Value) -> Option<(String, String)> {
     let service = &webhook["clientConfig"]["service"];
     let text = |key: &str| service[key].as_str().map(str::to_owned);
     text("namespace").zip(text("name"))
 }
 
-/// A webhook's name, and whom API servers trust when they ask it.
+/// Returns a webhook's name, and the authorities that API servers trust when they ask it.
 fn bundle(webhook: &Value) -> (String, Option<Vec<u8>>) {
     let name = webhook["name"].as_str().unwrap_or_default().to_owned();
     let bundle: Option<ByteString> = serde_json::from_value(webhook["clientConfig"]["caBundle"].clone()).ok();
     (name, bundle.map(|bundle| bundle.0))
 }
 
-/// Of several authorities the first may end when the next signs already, so it is the last one that counts. Which of them has signed
-/// what is served is seen there.
+/// Checks the trusted authorities. Of several, the first may end when the next signs already, so the last counts. Which of
+/// them signed the serving certificate is seen in that certificate.
 fn of_bundles(what: &str, bundles: impl Iterator<Item = (String, Option<Vec<u8>>)>, now: Timestamp) -> Finding {
     let mut trusted: Option<Ends> = None;
     for (webhook, bundle) in bundles {
@@ -103,7 +104,7 @@ fn of_bundles(what: &str, bundles: impl Iterator<Item = (String, Option<Vec<u8>>
     judged(what, last, now, &format!("trusted until {last}{before}"))
 }
 
-/// The certificates that are served, where the user may read them. What is earliest in the chain ends it.
+/// Checks the serving certificates, if the user may read them. The certificate of the chain that ends first counts.
 async fn of_served(cluster: &Cluster, now: Timestamp) -> Vec<Finding> {
     let api: Api<Secret> = Api::namespaced(cluster.client(), NAMESPACE);
     let mut findings = Vec::new();
@@ -156,7 +157,7 @@ impl Ends {
     }
 }
 
-/// Whether somebody is ready behind a Service.
+/// Checks whether a pod is ready behind a Service.
 async fn of_endpoints(cluster: &Cluster, namespace: &str, name: &str) -> Finding {
     let what = format!("endpoints of service {name}");
     let api: Api<EndpointSlice> = Api::namespaced(cluster.client(), namespace);
@@ -172,7 +173,7 @@ fn of_slices(what: &str, slices: &[EndpointSlice]) -> Finding {
     let (mut ready, mut all) = (0, 0);
     for endpoint in endpoints {
         all += 1;
-        // What says nothing is ready, as Kubernetes has it.
+        // An endpoint that does not say is ready, as in Kubernetes.
         let is_ready = endpoint.conditions.as_ref().and_then(|conditions| conditions.ready);
         ready += usize::from(is_ready.unwrap_or(true));
     }
@@ -227,7 +228,7 @@ mod tests {
         let ends = Ends::of(&file).unwrap();
         let day = |days: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_hours(days * 24);
         assert_eq!((ends.first, ends.last), (day(10), day(90)));
-        // An authority that has a successor in the bundle ends as it should.
+        // An authority that has a successor in the bundle may end.
         let found = of_bundles(
             "certificates",
             [("pods".to_owned(), Some(file.clone()))].into_iter(),
@@ -239,7 +240,7 @@ mod tests {
             "{}",
             found.details
         );
-        // What one webhook is asked with counts, however long others are trusted.
+        // The bundle of each webhook counts, however long another bundle is trusted.
         let both = [("a", file), ("b", certificate(20).into_bytes())];
         let both = both.into_iter().map(|(name, bundle)| (name.to_owned(), Some(bundle)));
         assert_eq!(of_bundles("certificates", both, day(5)).result, Result::Warning);

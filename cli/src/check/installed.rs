@@ -1,4 +1,5 @@
-//! What is installed: every definition, webhook configuration, policy, role and binding of this version, and what each of them says.
+//! Checks what is installed: every definition, webhook configuration, policy, role and binding of this version, and its
+//! contents.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +17,13 @@ use crate::failure::Failure;
 /// How many objects are asked for at a time.
 const AT_ONCE: usize = 8;
 
-/// An object of the installation as it is in the cluster, where it is.
+/// An object of the installation, as it is in the cluster, if it exists.
 pub(super) struct Seen {
     pub part: Part,
     pub found: std::result::Result<Option<Value>, kube::Error>,
 }
 
-/// Asks for all of them.
+/// Reads all of these objects.
 pub(super) async fn look(cluster: &Cluster) -> std::result::Result<Vec<Seen>, Failure> {
     let all = all().map_err(|error| Failure::Unprintable(error.to_string()))?;
     let seen = stream::iter(all).map(|part| async {
@@ -42,13 +43,14 @@ fn all() -> std::result::Result<Vec<Part>, ExpectedError> {
     Ok(all)
 }
 
-/// What was found, kind by kind.
+/// Returns what was found, kind by kind.
 pub(super) fn findings(all: &[Seen]) -> Vec<Finding> {
     let mut kinds = BTreeMap::<&str, Vec<&Seen>>::new();
     for seen in all {
         kinds.entry(&seen.part.resource.plural).or_default().push(seen);
     }
-    // With certificates of others none of what it takes to keep one's own is there; or all of it.
+    // With certificates from elsewhere, none of the objects that Cardgate's own certificates need exist; otherwise all of
+    // them do.
     let keeps_own = all
         .iter()
         .any(|seen| seen.part.is_optional() && matches!(seen.found, Ok(Some(_))));
@@ -90,7 +92,7 @@ fn of_kind(plural: &str, all: &[&Seen], keeps_own: bool) -> Finding {
     Finding::new(Result::Problem, plural, details)
 }
 
-/// The condition that keeps a definition from being served.
+/// Returns the condition that keeps a definition from being served.
 fn not_served(kind: &str, object: &Value) -> Option<String> {
     if kind != "CustomResourceDefinition" {
         return None;
@@ -209,7 +211,7 @@ mod tests {
             .unwrap()
             .retain(|rule| rule["resources"] != json!(["nodes"]));
         of(&mut seen, "webhook", "RoleBinding").found = Ok(None);
-        // With certificates by cert-manager none of these is there.
+        // With certificates from cert-manager, none of these exists.
         for seen in seen.iter_mut().filter(|seen| seen.part.is_optional()) {
             seen.found = Ok(None);
         }

@@ -15,23 +15,23 @@ use crate::cluster::Cluster;
 use crate::failure::{Failure, lacks_right, words};
 use crate::print::Answer;
 
-/// Exit code where something has to be mended.
+/// Exit code if something has to be mended.
 pub const PROBLEM: u8 = 6;
 
-/// How something was found.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 enum Result {
     /// As it should be.
     Ok,
     /// The user may not see it.
     Unseen,
-    /// Somebody should look.
+    /// A person should look at it.
     Warning,
     /// It has to be mended.
     Problem,
 }
 
-/// One thing that was looked at.
+/// The finding of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
     result: Result,
@@ -49,7 +49,7 @@ impl Finding {
         }
     }
 
-    /// What could not be looked at: for want of the right to `verb`, or for another reason.
+    /// A check that could not be done, for want of the right to `verb` or for another reason.
     fn unseen(what: impl Into<String>, verb: &str, error: &kube::Error) -> Self {
         let details = match error {
             error if lacks_right(error) => format!("you may not {verb}"),
@@ -70,7 +70,7 @@ impl fmt::Display for Result {
     }
 }
 
-/// Looks at everything.
+/// Does all checks.
 pub async fn answer(cluster: &Cluster) -> std::result::Result<Answer, Failure> {
     cluster.is_there().await?;
     let installed = installed::look(cluster).await?;

@@ -1,4 +1,4 @@
-//! What the user may ask, as everybody should who is logged in, or who may view the namespace.
+//! Checks what the user may ask, compared with what every logged-in user, or everybody who may view the namespace, should.
 
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use kube::Api;
@@ -16,7 +16,7 @@ const RIGHTS: [(&str, &str, &str, bool, &str); 4] = [
     ("list", "card.volcano.sh", "cardusages", false, VIEW),
 ];
 
-/// Looks at the user's rights.
+/// Checks the user's rights.
 pub(super) async fn findings(cluster: &Cluster) -> Vec<Finding> {
     let api: Api<SelfSubjectAccessReview> = Api::all(cluster.client());
     let mut findings = Vec::new();
@@ -40,7 +40,7 @@ pub(super) async fn findings(cluster: &Cluster) -> Vec<Finding> {
             Ok(answer) if answer.status.as_ref().is_some_and(|status| status.allowed) => {
                 Finding::new(Result::Ok, what, "granted")
             }
-            // Whoever may view a namespace need not see the whole cluster.
+            // A user who may view a namespace need not see the whole cluster.
             Ok(_) if role == VIEW => Finding::new(Result::Unseen, what, format!("by the ClusterRole {role}")),
             Ok(_) => Finding::new(
                 Result::Warning,

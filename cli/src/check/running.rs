@@ -1,4 +1,4 @@
-//! What runs: the two programs, who leads, and whether questions are answered.
+//! Checks what runs: the two programs, the leader, and whether questions are answered.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use super::{Finding, Result};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 
-/// The programs, by the names of their Deployments, and what it means that none runs.
+/// The programs, by the names of their Deployments, and what it means if none runs.
 const PROGRAMS: [(&str, &str); 2] = [
     ("webhook", "pods with cards can't be created"),
     ("operator", "nobody lets waiting pods in"),
 ];
-/// The Lease of the operators.
+/// The Lease for which the operators compete.
 const LEASE: &str = "operator";
-/// What it means that nobody has it.
+/// What it means that no operator holds it.
 const NOBODY_LEADS: &str = "nobody leads, so nobody lets waiting pods in: see what the operators log";
 /// How long a renewal is waited for at most, in seconds.
 const LONGEST: u64 = 30;
-/// How long the wait is between two looks at it.
+/// The pause between two looks at the Lease.
 const PAUSE: Duration = Duration::from_millis(500);
-/// A pod that is nowhere: to say so, somebody must answer.
+/// The name of a pod that does not exist. An operator must answer to say so.
 const NOBODY: &str = "kubectl-card-check";
 
-/// Looks at what runs.
+/// Checks what runs.
 pub(super) async fn findings(cluster: &Cluster) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, without) in PROGRAMS {
@@ -62,7 +62,7 @@ fn of_deployment(what: String, found: Option<&Deployment>, without: &str) -> Fin
     let details = format!("{ready} of {wanted} are ready");
     let look = format!("kubectl -n {NAMESPACE} get pods shows why");
     match ready {
-        // As in the demo, where the programs run beside the cluster.
+        // For example in the demo, where the programs run beside the cluster.
         0 if wanted == 0 => {
             let details = format!("scaled to 0, so {without}, unless it runs outside the cluster: scale it up");
             Finding::new(Result::Problem, what, details)
@@ -73,7 +73,7 @@ fn of_deployment(what: String, found: Option<&Deployment>, without: &str) -> Fin
     }
 }
 
-/// Whether somebody leads: whoever renews the Lease. Clocks are not compared, the user's may be wrong.
+/// Checks whether an operator leads: the one that renews the Lease. Clocks are not compared, since the user's may be wrong.
 async fn of_leader(cluster: &Cluster) -> Finding {
     let api: Api<Lease> = Api::namespaced(cluster.client(), NAMESPACE);
     let mut first: Option<LeaseSpec> = None;
@@ -107,12 +107,12 @@ fn holder(lease: &LeaseSpec) -> Option<&str> {
     lease.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
-/// Whether somebody has had or renewed the Lease since.
+/// Whether an operator has taken or renewed the Lease between the two.
 fn is_renewed(before: &LeaseSpec, now: &LeaseSpec) -> bool {
     (&before.renew_time, holder(before)) != (&now.renew_time, holder(now))
 }
 
-/// Whether questions are answered: one about a pod that is nowhere.
+/// Checks whether questions are answered, by a question about a pod that does not exist.
 async fn of_answer(cluster: &Cluster) -> Finding {
     let spec = CardReviewSpec {
         pod: Some(NOBODY.to_owned()),

@@ -1,4 +1,4 @@
-//! What objects and events tell of the past.
+//! What objects and events say about the past.
 
 use std::collections::BTreeSet;
 
@@ -17,9 +17,9 @@ use serde_json::Value;
 
 use super::{Entry, Source, What};
 
-/// What a queue says of itself in annotations.
+/// The annotations in which a queue says what it may have.
 const ANNOTATIONS: [&str; 3] = [CARD_QUOTA, CARD_DESERVED, CARD_GUARANTEE];
-/// What it says in its specification.
+/// The fields of its spec that say so.
 const FIELDS: [&str; 6] = [
     "capability",
     "deserved",
@@ -28,10 +28,10 @@ const FIELDS: [&str; 6] = [
     "priority",
     "reclaimable",
 ];
-/// How messages about evictions begin, and where whom they were for ends.
+/// How messages about evictions begin, and what follows the name of the pod that the eviction was for.
 const EVICTED_FOR: (&str, &str) = ("evicted for ", ", which ");
 
-/// When an event happened last.
+/// Returns when an event last happened.
 pub fn time_of(event: &Event) -> Option<Timestamp> {
     let of_series = event
         .series
@@ -41,7 +41,7 @@ pub fn time_of(event: &Event) -> Option<Timestamp> {
     time.or_else(|| event.last_timestamp.as_ref().map(|time| time.0))
 }
 
-/// What the operator's events tell of the past, but for what these pods tell of themselves.
+/// Returns what the operator's events say about the past, except what these pods themselves show.
 pub fn of_events(events: &[Event], pods: &[Pod]) -> Vec<Entry> {
     let let_in: BTreeSet<_> = pods
         .iter()
@@ -49,7 +49,7 @@ pub fn of_events(events: &[Event], pods: &[Pod]) -> Vec<Entry> {
         .filter_map(|pod| pod.metadata.uid.clone())
         .collect();
     let uid = |event: &Event| event.involved_object.uid.clone();
-    // It is said that a pod is evicted before that is tried.
+    // The eviction of a pod is reported before it is tried, so a refused one is reported too.
     let refused: Vec<_> = events
         .iter()
         .filter(|event| event.reason.as_deref() == Some(Happening::EvictionRefused.as_str()))
@@ -68,7 +68,7 @@ pub fn of_events(events: &[Event], pods: &[Pod]) -> Vec<Entry> {
         .collect()
 }
 
-/// What an event of the operator's tells; nothing where it tells why something waits.
+/// Returns what one of the operator's events says; `None` if it says why something waits.
 fn of_event(event: &Event) -> Option<Entry> {
     let message = event.message.as_deref().unwrap_or_default();
     let reason = event.reason.as_deref()?;
@@ -100,7 +100,7 @@ fn of_event(event: &Event) -> Option<Entry> {
     })
 }
 
-/// The queue that a pod names, or was given.
+/// Returns the queue that a pod names or was given.
 pub fn queue_of(pod: &Pod) -> Option<String> {
     let named = pod
         .annotations()
@@ -109,7 +109,8 @@ pub fn queue_of(pod: &Pod) -> Option<String> {
     named.cloned()
 }
 
-/// When a pod was let in, and with which card. Only the operator writes the card on it, or takes back that it waits.
+/// Returns when a pod was let in, and with which card. Only the operator writes the card, or clears the condition that the
+/// pod waits.
 pub fn of_pod(pod: &Pod) -> Option<Entry> {
     let gates = pod.spec.as_ref()?.scheduling_gates.iter().flatten();
     if gates.into_iter().any(|gate| gate.name == GATE) {
@@ -139,7 +140,7 @@ pub fn of_pod(pod: &Pod) -> Option<Entry> {
     })
 }
 
-/// Which programs wrote what a queue may have, each the last time.
+/// Returns which programs wrote what a queue may have, and when each did so last.
 pub fn of_queue(queue: &Queue) -> Vec<Entry> {
     let created = queue.creation_timestamp().map(|time| time.0);
     let of_entry = |entry: &ManagedFieldsEntry| {
@@ -206,7 +207,7 @@ mod tests {
         assert_eq!(of_event(&event("InsufficientScalarQuota", message)), None);
     }
 
-    /// Who was let in and is gone, and who was sent back, but for whom the API server kept.
+    /// Pods that were let in and are gone, and pods that were evicted, except those whose eviction the API server refused.
     #[test]
     fn events_tell_what_no_object_does() {
         let about = |uid: &str, reason: &str, message: &str| {

@@ -1,4 +1,5 @@
-//! `kubectl card history`: who was let in, who was evicted and for whom, and which queues were changed, as far as Kubernetes keeps it.
+//! `kubectl card history`: which pods were let in, which were evicted and for which, and which queues were changed, as far
+//! as Kubernetes keeps that.
 
 mod kept;
 
@@ -14,28 +15,28 @@ use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::print::Answer;
 
-/// As whom the operator reports its events.
+/// The name under which the operator reports its events.
 const REPORTER: &str = "card.volcano.sh/operator";
 
-/// What happened.
+/// What kind of thing happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum What {
     /// A queue was written, or what it may have was changed.
     Queue,
-    /// A Job was taken by its queue, so that its pods may be made.
+    /// A queue let a Job in as a whole, so that the Job's pods may be made.
     Enqueued,
     /// A pod was let in.
     Admitted,
-    /// A pod was evicted, so that another gets its card, or since it was not placed or had more than it was let in for.
+    /// A pod was evicted, so that another gets its card, or because it was not placed or had more than it was let in for.
     Evicted,
 }
 
-/// What tells of it.
+/// Where the entry comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Source {
-    /// The object itself, as long as it is there.
+    /// The object itself, as long as it exists.
     Object,
-    /// An event, which API servers forget. Whoever may write events in a namespace may have written it.
+    /// An event, which API servers forget. Everybody who may write events in the namespace may have written it.
     Event,
 }
 
@@ -45,12 +46,12 @@ pub enum Source {
 pub struct Entry {
     pub time: Timestamp,
     pub what: What,
-    /// The namespace; none of what is in none.
+    /// The namespace; `None` if the object has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// What it happened to, as `kind/name`.
+    /// The object that it happened to, as `kind/name`.
     pub name: String,
-    /// The program that did it, as it calls itself; for evictions, whom it was done for.
+    /// The program that did it, as it calls itself; for evictions, the pod that the eviction was for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// What was done, in words.
@@ -62,18 +63,18 @@ pub struct Entry {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct History {
-    /// From when on it was asked for.
+    /// The time from which the history was asked for.
     pub since: Timestamp,
-    /// In order of time.
+    /// The entries, in order of time.
     pub entries: Vec<Entry>,
-    /// Of when the oldest event of Cardgate's is that is left; none where none is.
+    /// The time of the oldest event of Cardgate's that still exists; `None` if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_event: Option<Timestamp>,
     /// What Kubernetes does not keep, in words.
     pub unknown: Vec<String>,
 }
 
-/// What is known of a namespace, or of all.
+/// Returns what is known of a namespace, or of all namespaces.
 pub async fn read(cluster: &Cluster, namespace: Option<&str>, since: Timestamp) -> Result<History, Failure> {
     let ours = ListParams::default().fields(&format!("reportingComponent={REPORTER}"));
     let events: Vec<Event> = cluster.list_some(namespace, "events", &ours).await?;
@@ -104,7 +105,7 @@ pub async fn read(cluster: &Cluster, namespace: Option<&str>, since: Timestamp) 
     })
 }
 
-/// What Kubernetes does not keep.
+/// Returns what Kubernetes does not keep, in words.
 fn unknown(oldest_event: Option<Timestamp>) -> Vec<String> {
     let events = match oldest_event {
         Some(oldest) => format!("the oldest that is left is of {}", seconds(oldest)),
@@ -121,12 +122,12 @@ fn unknown(oldest_event: Option<Timestamp>) -> Vec<String> {
     ]
 }
 
-/// A time as people read it.
+/// Rounds a time to seconds, as people read it.
 fn seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// The history, as people read it.
+/// Answers with the history, as people read it.
 pub async fn answer(cluster: &Cluster, since: SignedDuration, everywhere: bool) -> Result<Answer, Failure> {
     let since = Timestamp::now().checked_sub(since).unwrap_or(Timestamp::MIN);
     let namespace = (!everywhere).then_some(&*cluster.namespace);

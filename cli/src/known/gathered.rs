@@ -1,4 +1,4 @@
-//! What is learned from files and from a cluster, one object at a time, until all is known.
+//! Gathers what is known from files and from a cluster, one object at a time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ use crate::manifests::Manifest;
 /// What has been gathered so far.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// The namespace of what names none.
+    /// The namespace of objects that name none.
     namespace: String,
     queues: HashMap<Box<str>, Arc<QueueFacts>>,
     groups: HashMap<Box<str>, Arc<GroupFacts>>,
@@ -52,7 +52,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Nothing yet; what names no namespace is in the user's.
+    /// Begins with nothing. Objects that name no namespace are in the user's.
     pub(super) fn for_user_of(namespace: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -60,7 +60,7 @@ impl Gathered {
         }
     }
 
-    /// Asks for what the user may see; what they may not see is said.
+    /// Asks the cluster for what the user may see. What the user may not see is noted.
     pub(super) async fn ask(&mut self, cluster: &Cluster, manifests: &[Manifest]) -> Result<(), Failure> {
         for queue in cluster.queues().await? {
             self.add_queue(queue);
@@ -72,7 +72,7 @@ impl Gathered {
         self.ask_for_claims(cluster, manifests).await;
         match cluster.usages_of_queues().await {
             Ok(usages) => self.pods_of.extend(usages.into_iter().filter_map(|usage| {
-                // As the door counts them: those that wait may wait elsewhere, or for ever.
+                // Only admitted pods count, as for the door. Waiting pods may wait elsewhere, or for ever.
                 let pods = usage.status?.admitted_pods;
                 Some((usage.spec.queue, u64::try_from(pods).unwrap_or(0)))
             })),
@@ -112,7 +112,8 @@ impl Gathered {
         Ok(())
     }
 
-    /// Asks for classes, and for what the pods of these namespaces may claim. Who may not read them judges by the files alone, and is told.
+    /// Asks for classes, and for what the pods of these namespaces may claim. If the user may not read these, only the files
+    /// count, with a note.
     async fn ask_for_claims(&mut self, cluster: &Cluster, manifests: &[Manifest]) {
         let group = "resource.k8s.io";
         match cluster.everything(group, "v1", "DeviceClass", "deviceclasses").await {
@@ -150,7 +151,7 @@ impl Gathered {
         }
     }
 
-    /// Something could not be listed. What the cluster does not have, nobody misses.
+    /// Notes that something could not be listed. A kind that the cluster does not have is not missed.
     fn not_asked(&mut self, what: &str, plural: &str, error: &kube::Error) {
         let why = match error {
             kube::Error::Api(status) if status.code == 404 => return,
@@ -207,7 +208,8 @@ impl Gathered {
         }
     }
 
-    /// Takes in a group; one that names no namespace is in that of the user. Where it names no queue, it keeps that with which it is there.
+    /// Takes in a group. Without a namespace it is in the user's. Without a queue it keeps the queue that it has in the
+    /// cluster.
     fn take_group(&mut self, manifest: &Manifest) {
         let key = group_key(manifest.namespace().unwrap_or(&self.namespace), manifest.name());
         if manifest.leaves_queue_out() && self.groups.contains_key(&*key) {
@@ -221,7 +223,7 @@ impl Gathered {
         }
     }
 
-    /// Takes in what a claim asks for, or those of a template; one that names no namespace is in that of the user.
+    /// Takes in what a claim asks for, or the claims of a template. Without a namespace it is in the user's.
     fn take_claim(&mut self, manifest: &Manifest) {
         let namespace = manifest.namespace().unwrap_or(&self.namespace).to_owned();
         let found = if manifest.group_and_kind().1 == "ResourceClaim" {
@@ -280,7 +282,7 @@ impl Gathered {
     }
 }
 
-/// The cards of nodes, as the operator discovers them, each with its resource; and what is wrong with nodes.
+/// Returns the cards of nodes, as the operator discovers them, each with its resource, and what is wrong with nodes.
 fn cards_of(
     mut nodes: Vec<crds::node::Node<Box<str>>>,
     slices: &[ResourceSlice],
@@ -288,7 +290,7 @@ fn cards_of(
     configuration: &Arc<Configuration>,
 ) -> (HashMap<Box<str>, CardFacts>, Vec<String>) {
     let (mut cluster, now) = (Engine::new(Arc::clone(configuration)), Timestamp::UNIX_EPOCH);
-    // Whoever brings the slices of nodes need not bring the nodes.
+    // Files that contain the slices of nodes need not contain the nodes.
     let named: BTreeSet<_> = nodes.iter().filter_map(|node| node.metadata.name.clone()).collect();
     let others = slices.iter().map(|slice| &slice.spec.node_name);
     let others: BTreeSet<_> = others
@@ -334,8 +336,8 @@ fn cards_of(
     (cards, problems)
 }
 
-/// An object as a type reads it; none where it can't be read, which its own verdict says.
+/// Parses an object as a type; `None` if it can't be parsed, which the object's own verdict reports.
 fn read<T: DeserializeOwned>(object: &Value) -> Option<T> {
-    // As text, since what borrows from its input can't be read from values.
+    // From text, since a type that borrows from its input can't be read from values.
     serde_json::from_str(&object.to_string()).ok()
 }

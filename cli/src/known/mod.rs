@@ -1,4 +1,5 @@
-//! What is known besides the object that is judged: what stands in the same files, and what a cluster says that may be asked.
+//! What is known besides the object that is judged: the other objects in the files, and what a cluster says, if one may be
+//! asked.
 
 mod gathered;
 
@@ -18,12 +19,13 @@ use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::manifests::Manifest;
 
-/// What is known, and what had to be supposed since it is not.
+/// What is known, and what had to be assumed because it is not known.
 #[derive(Debug)]
 pub struct Known {
-    /// As the door reads it.
+    /// The knowledge in the form that the door reads.
     pub knowledge: Arc<Knowledge>,
-    /// Names of cards that queues of the files have a quota for; what is written like one of them may be meant.
+    /// Names of cards for which queues of the files have a quota. An unknown name that resembles one of them may be meant as
+    /// it.
     pub named: BTreeSet<String>,
     /// Whether it is known which cards there are.
     pub knows_cards: bool,
@@ -34,53 +36,53 @@ pub struct Known {
     /// How many pods each queue has, as the cluster says.
     pods_of: BTreeMap<String, u64>,
     claims: BTreeMap<ClaimKey, Arc<ClaimSpec>>,
-    /// Namespaces of which all claims, or all that claims are made from, are known.
+    /// Namespaces of which all claims, or all claim templates, are known.
     knows_claims_of: BTreeSet<(Asks, String)>,
     /// Classes of devices by name.
     classes: BTreeMap<String, Arc<DeviceClass>>,
     /// Whether all classes are known.
     pub knows_classes: bool,
     supposed: Mutex<BTreeSet<Supposed>>,
-    /// What could not be learned at all.
+    /// What could not be found out at all.
     pub unchecked: BTreeSet<String>,
 }
 
-/// What had to be supposed to judge one object.
+/// What had to be assumed to judge one object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Supposed {
-    /// That the queue is there, open to the namespace.
+    /// The queue exists, and is open to the namespace.
     Queue(String),
-    /// That the group is there, and names no queue.
+    /// The group exists, and names no queue.
     Group(String),
-    /// That the namespace has no labels and names no queue.
+    /// The namespace has no labels and names no queue.
     Namespace(String),
-    /// That the queue has no pods.
+    /// The queue has no pods.
     PodsOf(String),
-    /// That the claim, or what claims are made from, asks for what its pods name.
+    /// The claim or claim template asks for the cards that its pods name.
     Claim {
         /// Its kind.
         kind: &'static str,
         /// Its name.
         name: String,
-        /// Whether all of its namespace are known, and it is none of them.
+        /// Whether all such objects of the namespace are known, and this is none of them.
         is_missing: bool,
     },
-    /// That the class of devices is there.
+    /// The class of devices exists.
     Class(String),
 }
 
-/// What says what a pod's claims ask for.
+/// The object that says what a pod's claims ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Asks {
     Claim,
     Template,
 }
 
-/// Whether it is a claim or a template, and its namespace and name.
+/// Whether it is a claim or a template, its namespace, and its name.
 type ClaimKey = (Asks, String, String);
 
 impl Known {
-    /// What stands in the files, and what the cluster says, if one is asked.
+    /// Gathers what the files contain, and what the cluster says, if one is asked.
     pub async fn of(manifests: &[Manifest], cluster: Option<&Cluster>, namespace: &str) -> Result<Self, Failure> {
         let mut gathered = Gathered::for_user_of(namespace);
         if let Some(cluster) = cluster {
@@ -92,12 +94,12 @@ impl Known {
         Ok(gathered.known())
     }
 
-    /// What had to be supposed since this was asked last.
+    /// Returns what had to be assumed since the last call.
     pub fn take_supposed(&self) -> BTreeSet<Supposed> {
         std::mem::take(&mut *self.supposed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The classes of devices that are known.
+    /// Returns the known classes of devices.
     pub fn classes(&self) -> impl Iterator<Item = &DeviceClass> {
         self.classes.values().map(Arc::as_ref)
     }
@@ -168,7 +170,7 @@ impl Lookups for Known {
     }
 }
 
-/// Whether it is Cardgate's own configuration.
+/// Whether this is Cardgate's own configuration.
 pub fn is_configuration(manifest: &Manifest) -> bool {
     manifest.group_and_kind() == ("", "ConfigMap")
         && manifest.name() == CONFIG_MAP

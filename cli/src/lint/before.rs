@@ -1,4 +1,4 @@
-//! What there is already of what is judged.
+//! The objects that exist already of those that are judged.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,22 +10,22 @@ use crate::cluster::Cluster;
 use crate::failure::{Failure, lacks_right, words};
 use crate::manifests::Manifest;
 
-/// The most objects that a cluster is asked for.
+/// The most objects that are read from a cluster.
 const MOST: usize = 1_000;
 
-/// By group, kind, namespace and name.
+/// Group, kind, namespace and name.
 type Key = (String, String, String, String);
 
-/// What there is already.
+/// The objects that exist already.
 #[derive(Debug, Default)]
 pub struct Before {
     objects: HashMap<Key, Old>,
-    /// What could not be learned.
+    /// What could not be found out.
     pub unchecked: BTreeSet<String>,
 }
 
 impl Before {
-    /// What stands in these files, which were applied as they are.
+    /// The objects of these files, taken as applied.
     pub fn of(manifests: Vec<Manifest>, namespace: &str) -> Self {
         let objects = manifests.into_iter().map(|mut manifest| {
             let key = key(&manifest, manifest.namespace().unwrap_or(namespace));
@@ -39,7 +39,7 @@ impl Before {
         }
     }
 
-    /// What a cluster has of these. What may not be read is said.
+    /// The objects of these manifests that a cluster has. Objects that the user may not read are noted.
     pub async fn ask(cluster: &Cluster, manifests: &[Manifest]) -> Result<Self, Failure> {
         let mut before = Self::default();
         for manifest in manifests.iter().filter(|manifest| is_named(manifest)).take(MOST) {
@@ -74,13 +74,13 @@ impl Before {
         Ok(before)
     }
 
-    /// What there is of an object of this namespace, or of none.
+    /// Returns the existing object for a manifest. `namespace` applies if the manifest names none.
     pub fn of_manifest(&self, manifest: &Manifest, namespace: &str) -> Option<&Old> {
         self.objects.get(&key(manifest, namespace))
     }
 }
 
-/// Whether it has a name: from the beginning of one, something new is made each time.
+/// Whether the object has a name. With a mere prefix of a name, a new object is made each time.
 fn is_named(manifest: &Manifest) -> bool {
     manifest.object["metadata"]["name"].is_string()
 }

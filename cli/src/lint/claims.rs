@@ -1,4 +1,4 @@
-//! Claims of devices, what they are made from, and classes: no webhook is asked about them, and what is wrong in them keeps pods waiting.
+//! Claims of devices, claim templates, and classes. No webhook is asked about these, and a fault in them keeps pods waiting.
 
 use crds::dra::{ClaimSpec, DeviceClass, ResourceClaim, ResourceClaimTemplate};
 use engine::devices::{Unknown, not_evaluated};
@@ -11,8 +11,8 @@ use crate::applied::{Old, stays};
 use crate::known::Known;
 use crate::manifests::Manifest;
 
-/// Says what is wrong with such an object, where it is a change of what was `before`, too, and returns what could not be checked; none where
-/// it is another.
+/// Reports what is wrong with such an object, also if it is a change of `before`. Returns what could not be checked; `None`
+/// for an object of another kind.
 pub fn judge(manifest: &Manifest, before: Option<&Old>, known: &Known, linted: &mut Linted) -> Option<Vec<String>> {
     let judged = look(manifest, known, linted)?;
     if let Some(before) = before {
@@ -54,7 +54,7 @@ fn look(manifest: &Manifest, known: &Known, linted: &mut Linted) -> Option<Vec<S
     }
 }
 
-/// What keeps pods waiting that ask for devices of a class: its selectors that Cardgate does not evaluate.
+/// Returns the selectors of a class that Cardgate does not evaluate. Pods that ask for devices of this class wait.
 pub fn selectors_not_evaluated(class: &DeviceClass) -> impl Iterator<Item = String> + '_ {
     let expressions = class.spec.selectors.iter().map(|selector| &selector.cel.expression);
     expressions.filter_map(|expression| {
@@ -72,7 +72,7 @@ fn look_at(spec: &ClaimSpec, place: &str, known: &Known, linted: &mut Linted) ->
     for class in known.classes() {
         catalogue.add_class(DeviceClass::clone(class));
     }
-    // Whoever asks waits for nobody but themselves.
+    // This command holds nobody up but its own user, so its steps are not limited.
     let steps = Steps::new(u64::MAX);
     for (request, cards) in catalogue.requests(spec, &steps) {
         let place = format!("{place}.devices.requests[{request:?}]");
@@ -91,7 +91,7 @@ fn look_at(spec: &ClaimSpec, place: &str, known: &Known, linted: &mut Linted) ->
             Ok(_) | Err(Unknown::Devices) => {}
         }
     }
-    // Of a request whose class is not known, the selectors are read nevertheless.
+    // The selectors of a request are read even if its class is not known.
     let requests = spec.devices.requests.iter();
     let forms = requests.flat_map(|request| request.exactly.iter().chain(&request.first_available));
     for selector in forms.flat_map(|form| &form.selectors) {
@@ -109,7 +109,7 @@ fn look_at(spec: &ClaimSpec, place: &str, known: &Known, linted: &mut Linted) ->
     unchecked
 }
 
-/// An object as a type reads it; what can't be read, API servers refuse.
+/// Parses an object as a type. API servers refuse an object that can't be parsed.
 fn read<T: DeserializeOwned>(object: &Value, linted: &mut Linted) -> Option<T> {
     let read = serde_json::from_str(&object.to_string());
     read.map_err(|error: serde_json::Error| {

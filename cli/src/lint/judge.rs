@@ -1,4 +1,4 @@
-//! One object before the door: the webhook's own code and the policies, asked as an API server asks them.
+//! Brings one object before the door: the webhook's own code and the policies, asked as an API server asks them.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -21,23 +21,23 @@ use crate::known::{Known, Supposed, is_configuration};
 use crate::manifests::Manifest;
 use crate::templates::{pod_of, template};
 
-/// What an object was before, its namespace, and where it stands.
+/// What the object was before, its namespace, and its place.
 type Asked<'a> = (Option<&'a Value>, &'a str, &'a str);
 
 /// Judges objects.
 pub struct Judge<'k> {
     known: &'k Known,
     door: Door,
-    /// What there is already of what is judged.
+    /// The objects that exist already of those that are judged.
     before: &'k Before,
-    /// The namespace of what names none.
+    /// The namespace of objects that name none.
     namespace: &'k str,
-    /// What was supposed about others, in words.
+    /// What had to be assumed about other objects, in words.
     pub unchecked: BTreeSet<String>,
 }
 
 impl<'k> Judge<'k> {
-    /// A judge who knows this.
+    /// A judge with this knowledge.
     pub fn new(known: &'k Arc<Known>, before: &'k Before, namespace: &'k str) -> Result<Self, DoorError> {
         Ok(Self {
             known,
@@ -48,7 +48,7 @@ impl<'k> Judge<'k> {
         })
     }
 
-    /// What would become of an object that is created or changed; none where nobody is asked about such.
+    /// Returns what would become of an object that is created or changed. `None` if nothing is asked about such objects.
     pub async fn judge(&mut self, manifest: &Manifest) -> Option<Linted> {
         let (_, kind) = manifest.group_and_kind();
         let namespace = manifest
@@ -83,7 +83,7 @@ impl<'k> Judge<'k> {
         }
         manifest.write_defaults();
         let before = before.map(|before| &before.object);
-        // Policies alone may be asked, as about changes of pods.
+        // Perhaps only policies are asked, as about changes of pods.
         let endpoints = self.door.endpoints(&manifest, before);
         if endpoints.is_none() && before.is_none() {
             return None;
@@ -98,12 +98,13 @@ impl<'k> Judge<'k> {
         Some(linted)
     }
 
-    /// Has an object pass in the order in which API servers ask: who writes on it, then the policies, then who only looks.
+    /// Passes an object to what API servers ask, in their order: webhooks that write on it, policies, webhooks that only
+    /// judge it.
     async fn pass(&mut self, endpoints: &[Endpoint], mut manifest: Manifest, asked: Asked<'_>, linted: &mut Linted) {
         let (before, namespace, place) = asked;
         let writes = |endpoint: &&Endpoint| **endpoint == Endpoint::Mutate;
         for endpoint in endpoints.iter().filter(writes) {
-            // Where that is not known, neither is what it would write for the others to look at.
+            // If the webhook's answer is not known, neither is what it would write for the others to look at.
             if !self.ask(*endpoint, &mut manifest, asked, linted).await {
                 return;
             }
@@ -128,7 +129,7 @@ impl<'k> Judge<'k> {
             .insert(format!("{} {}: {error}", linted.kind, linted.name));
     }
 
-    /// Whether what is said is known, and rests on nothing that is only supposed.
+    /// Asks one endpoint. Returns whether its answer is certain, and rests on nothing that is only assumed.
     async fn ask(
         &mut self,
         endpoint: Endpoint,
@@ -152,7 +153,7 @@ impl<'k> Judge<'k> {
         let is_known = denial.is_none_or(|denial| self.refuse(&denial, &supposed, place, linted));
         for warning in warnings {
             match warning {
-                // Whose pods are refused has made nothing.
+                // An object whose pods are refused has made nothing, so it counts as refused.
                 Warning::Template { place, denial } => {
                     self.refuse(&denial, &supposed, &format!("{place}: "), linted);
                 }
@@ -165,9 +166,9 @@ impl<'k> Judge<'k> {
         is_known
     }
 
-    /// Refuses what is denied for what is known; whether it is.
+    /// Refuses the object, if the denial rests on facts. Returns whether it does.
     fn refuse(&mut self, denial: &Denial, supposed: &BTreeSet<Supposed>, place: &str, linted: &mut Linted) -> bool {
-        // What rests on a supposition alone refuses nobody.
+        // A denial that rests only on an assumption refuses nothing.
         let unknown = match denial {
             Denial::ParentMissing { parent } if supposed.contains(&Supposed::Queue(parent.clone())) => Some(format!(
                 "whether queue {parent:?} exists, and has what queues below it say"
@@ -192,7 +193,7 @@ impl<'k> Judge<'k> {
         is_known
     }
 
-    /// What is told of a warning; nothing where it only says what is not known here.
+    /// Returns the text of a warning; `None` if the warning only says what is not known here.
     fn told(&mut self, warning: &Warning, supposed: &BTreeSet<Supposed>) -> Option<String> {
         match warning {
             Warning::QueueMissing { queue } if supposed.contains(&Supposed::Queue(queue.clone())) => None,
@@ -256,7 +257,7 @@ fn judge_configuration(manifest: &Manifest, linted: &mut Linted) {
     }
 }
 
-/// A pod as an object would make them, and where that is described.
+/// Returns a pod as the object would make it, and the place of its description.
 fn pods(manifest: &Manifest, namespace: &str) -> Option<(&'static str, Manifest)> {
     let (place, template) = template(manifest)?;
     let mut pod = pod_of(template, &manifest.file, namespace);

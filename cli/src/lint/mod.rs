@@ -1,4 +1,4 @@
-//! `kubectl card lint`: what would be refused or warned of, before anything is applied. The webhook's own code says it.
+//! `kubectl card lint`: what would be refused or warned of, before anything is applied. The webhook's own code judges it.
 
 pub mod before;
 mod claims;
@@ -20,7 +20,7 @@ use before::Before;
 pub use claims::selectors_not_evaluated;
 use judge::Judge;
 
-/// Exit code where something would be refused.
+/// Exit code if something would be refused.
 pub const REFUSED: u8 = 7;
 
 /// What would become of one object.
@@ -37,7 +37,7 @@ struct Linted {
     warnings: Vec<String>,
 }
 
-/// What would be done.
+/// What would be done with an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 enum Operation {
     Create,
@@ -47,13 +47,13 @@ enum Operation {
 /// Why an object, or what it makes, would be refused.
 #[derive(Debug, Serialize)]
 struct Refused {
-    /// One word for programs.
+    /// The reason in one word, for programs.
     reason: &'static str,
     message: String,
 }
 
 impl Linted {
-    /// Whether it is told already, with a place where it stands or without.
+    /// Whether a text is reported already, with or without its place.
     fn says(&self, text: &str) -> bool {
         let with_place = |said: &String| said.strip_suffix(text).is_some_and(|place| place.ends_with(": "));
         self.warnings.iter().any(|said| said == text || with_place(said))
@@ -71,11 +71,12 @@ impl Linted {
 #[derive(Debug, Serialize)]
 struct Report {
     objects: Vec<Linted>,
-    /// What could not be checked, and what was supposed instead.
+    /// What could not be checked, and what was assumed instead.
     unchecked: BTreeSet<String>,
 }
 
-/// What would become of each of these objects, as if all of them were created together, or changed where they are there `before`.
+/// Answers what would become of each of these objects, as if all were created together, or changed where they exist in
+/// `before`.
 pub async fn answer(
     manifests: &[Manifest],
     before: &Before,

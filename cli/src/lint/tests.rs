@@ -52,7 +52,7 @@ async fn what_is_right_is_right_and_what_is_not_known_is_said() {
     }
 }
 
-/// What is shown to people to begin with: applied, example 3 drew a warning.
+/// Users see the examples first, and example 3 drew a warning when it was applied.
 #[tokio::test]
 async fn queues_of_the_examples_draw_no_warning() {
     let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
@@ -96,7 +96,7 @@ async fn what_policies_forbid_is_refused_in_their_words_after_the_webhook_has_wr
     queue.object["metadata"]["annotations"]["card.volcano.sh/namespaces"] = "a".repeat(5_000).into();
     let (answer, data) = lint(&[forged, queue]).await;
     assert_eq!(answer.code, REFUSED, "{data:#}");
-    // The webhook removes it and adds the gate, so no policy finds anything.
+    // The webhook removes it and adds the gate, so no policy objects.
     assert_eq!(data["objects"][0]["refused"], Value::Null, "{data:#}");
     let refused = &data["objects"][1]["refused"];
     let says =
@@ -151,7 +151,7 @@ fn claim_template(name: &str, class: &str, expression: &str) -> Manifest {
     }))
 }
 
-/// A pod that names a card and claims what a template says.
+/// A pod that names a card, with a claim from a template.
 fn claiming(card: &str, template: &str) -> Manifest {
     let mut pod = pod(card, 1, "team-a");
     let spec = &mut pod.object["spec"];
@@ -186,7 +186,7 @@ async fn a_card_that_the_claims_of_a_pod_do_not_select_is_refused() {
         "{data:#}"
     );
 
-    // Without the devices nothing is certain, and what is not known is said.
+    // Without the devices nothing is certain, and the answer says what is not known.
     let (answer, data) = lint(&[all[3].clone(), all[4].clone()]).await;
     assert_eq!(answer.code, 0, "{data:#}");
     let notes = answer.notes.join("\n");
@@ -266,7 +266,7 @@ async fn a_parent_that_is_not_in_the_files_refuses_nobody_and_a_bad_configuratio
 async fn a_change_is_judged_as_the_door_and_the_policies_judge_updates() {
     let nodes = [node("NVIDIA-A100")];
     let with_nodes = |manifests: &[Manifest]| [&nodes, manifests].concat();
-    // Of a pod nothing may change by which it is charged, and it is judged as it is there: past the webhook.
+    // What a pod is charged by can't be changed. The pod is judged as it exists, past the webhook.
     let mut there = pod("NVIDIA-A100", 1, "a");
     there.object["spec"]["schedulingGates"] = json!([{ "name": "card.volcano.sh/quota" }]);
     let mut other = there.clone();
@@ -282,7 +282,7 @@ async fn a_change_is_judged_as_the_door_and_the_policies_judge_updates() {
     );
     let (answer, data) = lint_change(std::slice::from_ref(&there), &with_nodes(&[there.clone()])).await;
     assert_eq!(answer.code, 0, "{data:#}");
-    // A quota that can't be read is refused when it is changed, as when it is new.
+    // A quota that can't be read is refused in a change as in a new queue.
     let (good, bad) = (queue("a", "{\"NVIDIA-A100\": 2}"), queue("a", "{\"NVIDIA-A100\": 2.5}"));
     let (answer, data) = lint_change(&[good], &with_nodes(&[bad])).await;
     assert_eq!(
@@ -290,7 +290,7 @@ async fn a_change_is_judged_as_the_door_and_the_policies_judge_updates() {
         (REFUSED, Some("Update")),
         "{data:#}"
     );
-    // What is not there before is created.
+    // An object that did not exist before is created.
     let (_, data) = lint_change(&[queue("b", "{}")], &with_nodes(&[queue("a", "{}")])).await;
     assert_eq!(data["objects"][0]["operation"], "Create", "{data:#}");
 }
@@ -302,14 +302,14 @@ fn group(queue: Option<&str>) -> Manifest {
     }))
 }
 
-/// A queue that is for another namespace.
+/// A queue that is open only to another namespace.
 fn closed(name: &str) -> Manifest {
     let mut queue = queue(name, "{\"NVIDIA-A100\": 2}");
     queue.object["metadata"]["annotations"]["card.volcano.sh/namespaces"] = "others".into();
     queue
 }
 
-/// The namespace of what names none, with the queue that it names.
+/// The namespace of objects that name none, with the queue that it names.
 fn namespace(queue: &str) -> Manifest {
     Manifest::in_a_file(json!({
         "apiVersion": "v1", "kind": "Namespace",
@@ -328,7 +328,7 @@ fn member() -> Manifest {
 
 #[tokio::test]
 async fn a_group_of_the_same_files_is_found_where_neither_names_the_namespace() {
-    // One that is applied once more, and leaves its queue out, keeps it.
+    // A group that is applied again without its queue keeps the queue.
     for groups in [&[group(Some("a"))][..], &[group(Some("a")), group(None)]] {
         let all = [&[closed("a"), namespace("mine")], groups, &[member()]].concat();
         let (answer, data) = lint(&all).await;
@@ -359,7 +359,7 @@ async fn a_group_that_names_no_queue_has_the_one_that_api_servers_write() {
     assert!(refused("PodGroup").contains("queue \"default\""), "{data:#}");
     assert!(refused("Pod").contains("spec.queue of PodGroup \"gang\""), "{data:#}");
 
-    // Between two files the same goes without saying in both, so nobody names a queue anew.
+    // Between two files, both imply the same queue, so no queue is newly named.
     let (_, data) = lint_change(&[group(None)], &[closed("default"), group(None)]).await;
     let object = &data["objects"][1];
     assert_eq!(
@@ -369,7 +369,8 @@ async fn a_group_that_names_no_queue_has_the_one_that_api_servers_write() {
     );
 }
 
-/// Whether the namespace may use the queue is not known: nor is then what the webhook would write for the policies.
+/// It is not known whether the namespace may use the queue. So it is not known either what the webhook would write for the
+/// policies.
 #[tokio::test]
 async fn what_rests_on_what_is_not_known_is_not_refused_by_policies_either() {
     let (answer, data) = lint(&[closed("a"), pod("NVIDIA-A100", 1, "a")]).await;

@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use crate::manifests::Manifest;
 use crate::templates::owner_references;
 
-/// The most claims of one pod, as API servers have it.
+/// The most claims of one pod that API servers allow.
 const MOST: usize = 32;
 
-/// What claims are made from, by namespace and name.
+/// The claim templates, by namespace and name.
 #[derive(Debug, Default)]
 pub struct Templates(BTreeMap<(String, String), Value>);
 
 impl Templates {
-    /// Those among these objects.
+    /// The templates among these objects.
     pub fn of<'m>(manifests: impl Iterator<Item = &'m Manifest>) -> Self {
         let templates =
             manifests.filter(|manifest| manifest.group_and_kind() == ("resource.k8s.io", "ResourceClaimTemplate"));
@@ -27,7 +27,7 @@ impl Templates {
         Self(named.collect())
     }
 
-    /// The claims of a pod that come from templates which are there; their names are written on the pod.
+    /// Returns a pod's claims from existing templates, and writes their names on the pod.
     pub fn claims_of(&self, pod: &mut Manifest) -> Vec<Manifest> {
         let namespace = pod.namespace().unwrap_or_default().to_owned();
         let mut claims = Vec::new();

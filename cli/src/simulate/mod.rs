@@ -1,4 +1,5 @@
-//! `kubectl card simulate`: who would be let in, where, in which order, and why not. The operator's own engine decides.
+//! `kubectl card simulate`: which pods would be let in, where and in which order, and why others would not. The operator's
+//! own engine decides.
 
 mod claims;
 mod run;
@@ -33,10 +34,11 @@ struct Admitted {
     queue: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     card: Option<String>,
-    /// Of a pod that has a choice of cards: what the Capacity Card document's node order gives the nodes that have this one.
+    /// Set for a pod that has a choice of cards: the score that the Capacity Card document's node order gives the nodes with
+    /// this card.
     #[serde(skip_serializing_if = "Option::is_none")]
     score: Option<f64>,
-    /// Where there was room for it: its node for good where it is pinned, else the scheduler may choose another.
+    /// The node that had room for the pod. A pinned pod stays on this node; for others the scheduler may choose another.
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<String>,
     pinned: bool,
@@ -54,7 +56,7 @@ struct Evicted {
     on_behalf_of: Option<String>,
 }
 
-/// What would wait in the end.
+/// Something that would wait in the end.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Waiting {
@@ -62,16 +64,16 @@ struct Waiting {
     namespace: String,
     name: String,
     queue: String,
-    /// Whether the files brought it.
+    /// Whether the files contain it.
     is_new: bool,
     reason: String,
-    /// Whether waiting can't help.
+    /// Whether it would wait for ever as things are.
     never: bool,
     message: String,
     remedy: String,
 }
 
-/// What could not be created.
+/// An object that could not be created.
 #[derive(Debug, Serialize)]
 pub struct Refused {
     kind: String,
@@ -82,7 +84,7 @@ pub struct Refused {
 
 #[derive(Debug, Serialize)]
 struct Report {
-    /// What is there already of the files.
+    /// The objects of the files that exist already.
     #[serde(skip)]
     there: BTreeSet<Named>,
     admitted: Vec<Admitted>,
@@ -92,7 +94,7 @@ struct Report {
     notes: Vec<String>,
 }
 
-/// What would become of the cluster's pods, and of those of the files.
+/// Answers what would become of the cluster's pods, and of the pods of the files.
 pub async fn answer(
     asked: &Simulation,
     manifests: Vec<Manifest>,
@@ -146,7 +148,7 @@ async fn simulate(mut world: World, now: Timestamp) -> Result<Report, Failure> {
     })
 }
 
-/// What scripts are told of what the files bring.
+/// The exit code, which tells scripts what became of the files' objects.
 fn code(report: &Report) -> u8 {
     let is_there = |row: &Waiting| {
         let name = [&row.kind, &row.namespace, &row.name].map(String::clone);
@@ -207,7 +209,7 @@ fn show(report: &Report, answer: &mut Answer) {
     }
 }
 
-/// Most pods have no choice of cards, and no scores that are worth a column.
+/// Shows admitted pods. Most of them have no choice of cards, and no scores that are worth a column.
 fn show_admitted(admitted: &[Admitted], answer: &mut Answer) {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let row = |row: &Admitted| {

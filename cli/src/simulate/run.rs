@@ -1,4 +1,4 @@
-//! The simulation: the operator's own engine decides, and everything it decides is done at once.
+//! The simulation: the operator's own engine decides, and each decision is carried out at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,17 +24,17 @@ use super::world::IMAGINED;
 use super::{Admitted, Evicted, Waiting};
 use crate::manifests::Manifest;
 
-/// How many are let in before what was done is taken in: as many as the operator has under way at once.
+/// How many pods are let in before the engine is told of it: as many as the operator has under way at once.
 const AT_ONCE: usize = 256;
-/// The most rounds: each lets in, evicts or resumes somebody, or a second passes.
+/// The most rounds. In each round a pod is let in, evicted or resumed, or a second passes.
 const MOST_ROUNDS: usize = 200_000;
-/// How much longer than the interval of evictions nothing has to happen before it is over.
+/// The simulation ends when nothing has happened for the interval of evictions and this long.
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
-/// The longest time that is simulated in which nothing happens: no pod that the scheduler has not placed is taken back by then.
+/// The longest quiet time that is simulated. By then, no pod that the scheduler has not placed is taken back.
 const LONGEST_QUIET: SignedDuration = SignedDuration::from_mins(2);
 
-/// The kinds that the engine is told of, each with its API group, in the operator's order. Volcano's Jobs are not Cardgate's to let in: their
-/// groups are, and their pods.
+/// The kinds that the engine is told of, each with its API group, in the operator's order. Cardgate does not let in
+/// Volcano's Jobs, only their groups and their pods.
 const ORDER: [(Kind, &str, &str); 10] = [
     (Kind::Node, "", "Node"),
     (Kind::Queue, "scheduling.volcano.sh", "Queue"),
@@ -48,16 +48,16 @@ const ORDER: [(Kind, &str, &str); 10] = [
     (Kind::Pod, "", "Pod"),
 ];
 
-/// What is going on.
+/// The state of a simulation.
 pub struct Run {
     engine: Engine,
     now: Timestamp,
     /// Pods by uid.
     pods: HashMap<Arc<str>, Value>,
     jobs: HashMap<(String, String), Manifest>,
-    /// Who was let in, in order.
+    /// The admitted pods, in order.
     pub admitted: Vec<Admitted>,
-    /// Who was evicted, in order.
+    /// The evicted pods, in order.
     pub evicted: Vec<Evicted>,
     /// Jobs that were resumed, whose pods are to be made.
     resumed: Vec<Manifest>,
@@ -66,7 +66,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A cluster with these objects, of which nothing has been decided.
+    /// A simulation of a cluster with these objects, before any decision.
     pub fn new(configuration: Arc<Configuration>, objects: Vec<Manifest>, now: Timestamp) -> Self {
         let mut run = Self {
             engine: Engine::new(configuration),
@@ -97,7 +97,8 @@ impl Run {
         run
     }
 
-    /// Quotas of cards that no node has let nobody in, and look like any other: a slip in the name is said.
+    /// Returns a note on each of these cards that no node has. Its quota lets no pod in but looks like any other, so a
+    /// misspelling is reported.
     pub fn without_nodes(&self, given: &[String]) -> Vec<String> {
         let cards = self.engine.cards_of_nodes();
         let missing = given.iter().filter(|card| !cards.contains(&card.as_str()));
@@ -157,7 +158,7 @@ impl Run {
         }
     }
 
-    /// Adds pods that have come meanwhile, and the claims that were made for them.
+    /// Adds pods that were created meanwhile, and the claims that were made for them.
     pub fn come(&mut self, made: Vec<Manifest>) {
         for object in made {
             let kind = match object.group_and_kind() {
@@ -168,7 +169,8 @@ impl Run {
         }
     }
 
-    /// Decides until nothing happens any more, or Jobs are resumed: these are returned, for their pods to come.
+    /// Decides until nothing happens any more, or until Jobs are resumed. Returns these Jobs, so that their pods can be
+    /// created.
     pub fn go_on(&mut self) -> Vec<Manifest> {
         let settings = self.engine.configuration();
         let patience = if settings.reclaims() || settings.has_action("preempt") {
@@ -269,7 +271,7 @@ impl Run {
         self.engine.apply(Observation::PodGone((&*pod.uid).into()), self.now);
     }
 
-    /// Who waits in the end, and why: of each queue, first to go first.
+    /// Returns what waits in the end, and why. Of each queue, the next to go comes first.
     pub fn waiting(&self) -> Vec<Waiting> {
         let engine = &self.engine;
         let mut waiting: Vec<(_, _, Waiting)> = Vec::new();
@@ -279,7 +281,7 @@ impl Run {
             };
             let place = pod.waits.as_ref().map(|waits| waits.place);
             let subject = Subject::Pod(id);
-            // Whoever is held by others and none of Cardgate's waits for nothing here.
+            // Pods that only others hold do not wait for Cardgate.
             if reason(engine, subject).is_none() {
                 continue;
             }
@@ -330,7 +332,7 @@ impl Run {
     }
 }
 
-/// A pod as it is when it was let in and, where room was found for it, has its node.
+/// Turns a pod into an admitted one. It also has its node, if room for it was found.
 fn let_in(pod: &mut Value, admission: &Admission, node: Option<&str>) {
     if let Some(gates) = pod["spec"]["schedulingGates"].as_array_mut() {
         gates.retain(|gate| gate["name"] != GATE);

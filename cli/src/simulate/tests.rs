@@ -17,7 +17,7 @@ fn node(name: &str, cards: u32) -> Manifest {
     }))
 }
 
-/// As a cluster has it.
+/// A node as a cluster has it.
 fn ready_node(name: &str, cards: u32) -> Manifest {
     let mut node = node(name, cards);
     node.object["metadata"]["uid"] = "n".into();
@@ -80,7 +80,7 @@ async fn as_many_are_let_in_as_quota_and_nodes_have_room_for() {
     assert_eq!(told.waiting.len(), 3, "{told:#?}");
     assert_eq!(code(&told), WAITS);
 
-    // With more nodes it is quota that some wait for, and with more quota nobody does.
+    // With more nodes some pods still wait for quota; with more quota none waits.
     let mut more = world(all.clone());
     more.add_nodes("n1=2").unwrap();
     let told = report(more).await;
@@ -99,7 +99,7 @@ async fn as_many_are_let_in_as_quota_and_nodes_have_room_for() {
     assert_eq!(told.admitted[0].order, 1);
 }
 
-/// Capacity Card, **Example 4: Node Ordering Configuration**: what the weight makes of the order of a pod's cards.
+/// Capacity Card, **Example 4: Node Ordering Configuration**: how the weight changes the order of a pod's cards.
 #[tokio::test]
 async fn example_4_the_score_of_the_card_is_told_where_there_is_a_choice() {
     const CARDS: [&str; 3] = ["NVIDIA-A100", "NVIDIA-H100", "NVIDIA-T4"];
@@ -147,7 +147,7 @@ async fn example_4_the_score_of_the_card_is_told_where_there_is_a_choice() {
     assert_eq!(lines[4][3..5], ["NVIDIA-T4", "50"], "{text}");
     let (scores, _) = with("", &CARDS.join("|")).await;
     assert_eq!(scores[2].1, json!(25.0));
-    // Without a choice there is nothing to order by.
+    // Without a choice there is nothing to order.
     let (scores, text) = with("nodeOrderWeight: 2.0", CARDS[0]).await;
     assert_eq!(scores, [(json!(CARDS[0]), Value::Null)]);
     assert!(!text.contains("SCORE"), "{text}");
@@ -179,7 +179,7 @@ fn by_devices(name: &str, cards: u32) -> Vec<Manifest> {
     ]
 }
 
-/// What claims of so many cards are made from.
+/// A template of claims for so many cards.
 fn claim_template(name: &str, cards: u32) -> Manifest {
     let expression = "device.attributes['gpu.nvidia.com'].productName == 'NVIDIA A100'";
     Manifest::in_a_file(json!({
@@ -190,7 +190,7 @@ fn claim_template(name: &str, cards: u32) -> Manifest {
     }))
 }
 
-/// A deployment whose pods claim devices.
+/// A Deployment whose pods claim devices.
 fn claiming(name: &str, queue: &str, replicas: u32, template: &str) -> Manifest {
     Manifest::in_a_file(json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name },
@@ -233,7 +233,7 @@ async fn claims_are_made_from_templates_as_their_controller_would() {
         "{told:#?}"
     );
 
-    // More of a node has its devices too.
+    // A further node like this one has its devices too.
     let mut more = world(all);
     more.add_nodes("n1=1").unwrap();
     more.set("a.NVIDIA-A100=6").unwrap();
@@ -288,7 +288,7 @@ async fn a_job_of_volcano_is_let_in_as_a_whole_or_waits_as_a_whole() {
     );
     assert_eq!(code(&told), 0, "{told:#?}");
 
-    // One card is missing, so none is given.
+    // One card is missing, so the Job gets none.
     let told = report(world(vec![node("n1", 4), queue("a", 3), job(3)])).await;
     let kinds = |kind: &str| told.waiting.iter().filter(|row| row.kind == kind).count();
     assert_eq!(
@@ -305,7 +305,7 @@ async fn a_job_of_volcano_is_let_in_as_a_whole_or_waits_as_a_whole() {
     );
 }
 
-/// As people write them: the queue on the Job alone, and numbers without quotes.
+/// The Job is as people write it: the queue on the Job alone, and numbers without quotes.
 #[tokio::test]
 async fn pods_of_a_job_of_volcano_are_in_its_queue() {
     let mut template = template("a", 1);
@@ -434,7 +434,7 @@ async fn a_class_of_priorities_says_who_goes_first_and_one_that_is_not_there_ref
     assert!(message.starts_with(expected), "{message}");
 }
 
-/// All values of `object` that are reached by so many steps, replaced by another one in turn.
+/// Replaces each value of `object` that is reached by so many steps by another value, one at a time.
 fn mutated(object: &Value, other: &Value) -> Vec<Value> {
     fn places(value: &Value, at: &str, found: &mut Vec<String>) {
         let keys: Vec<String> = match value {
@@ -460,7 +460,7 @@ fn mutated(object: &Value, other: &Value) -> Vec<Value> {
     replaced.collect()
 }
 
-/// API servers write the queue `default` on such a group, whatever its namespace names.
+/// API servers write the queue `default` on such a group, whatever queue its namespace names.
 #[tokio::test]
 async fn a_group_that_names_no_queue_is_in_the_one_that_api_servers_write() {
     let mut pod = Manifest::in_a_file(json!({ "apiVersion": "v1", "kind": "Pod" }));
@@ -487,7 +487,7 @@ async fn a_group_that_names_no_queue_is_in_the_one_that_api_servers_write() {
     assert_eq!(queues, ["default"], "{told:?}");
 }
 
-/// Whatever stands anywhere in what is read, it is refused, left out or judged, and nothing falls.
+/// Whatever value an input has anywhere, it is refused, left out or judged, and nothing panics.
 #[tokio::test]
 async fn whatever_stands_in_the_files_nothing_falls() {
     let mut whole = by_devices("n1", 1);
@@ -511,7 +511,7 @@ async fn whatever_stands_in_the_files_nothing_falls() {
         let all: Vec<_> = whole.iter().map(|manifest| mutated(&manifest.object, &other)).collect();
         let most = all.iter().map(Vec::len).max().unwrap();
         for round in 0..most {
-            // In each of them something else, so that one run tries many.
+            // Each object gets a different mutation, so that one run tries many.
             let texts = all.iter().filter_map(|mutated| mutated.get(round % mutated.len()));
             let read = texts
                 .filter_map(|object| crate::manifests::read_text_of(&object.to_string()).ok())

@@ -1,19 +1,20 @@
-//! Which pods a controller has made already, of those that are not read themselves: a file that names it asks for no more of them.
+//! The existing pods of a controller that is not itself read from the cluster. A file that names the controller asks for no
+//! more pods.
 
 use serde_json::Value;
 
 use crate::manifests::Manifest;
 
-/// The kind, namespace and name of something.
+/// Kind, namespace and name of an object.
 pub type Named = [String; 3];
 
-/// What an object is named.
+/// Returns what an object is named.
 pub fn named(object: &Manifest) -> Named {
     let (_, kind) = object.group_and_kind();
     [kind, object.namespace().unwrap_or_default(), object.name()].map(str::to_owned)
 }
 
-/// The pods that are there of a controller; of one that is known by its UID, no others that had its name.
+/// Returns the existing pods of a controller. If its UID is known, pods of an earlier controller of that name are left out.
 pub fn pods_of(there: &[Manifest], owner: &Manifest) -> Vec<Named> {
     let (group, kind) = owner.group_and_kind();
     let (kind, is_deployment) = match (group, kind) {
@@ -24,7 +25,8 @@ pub fn pods_of(there: &[Manifest], owner: &Manifest) -> Vec<Named> {
     let uid = owner.object["metadata"]["uid"].as_str().filter(|_| !is_deployment);
     let is_made = |pod: &&Manifest| {
         let metadata = &pod.object["metadata"];
-        // A Deployment's pods are those of its ReplicaSets, each of which has a name of these two.
+        // A Deployment's pods are those of its `ReplicaSet`s. Each `ReplicaSet` is named by the Deployment's name and this
+        // hash.
         let hash = metadata["labels"]["pod-template-hash"].as_str().unwrap_or_default();
         let name = if is_deployment {
             format!("{}-{hash}", owner.name())

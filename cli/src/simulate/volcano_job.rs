@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::manifests::Manifest;
 use crate::templates::{owner_references, pod_of};
 
-/// Who schedules pods of Jobs that name nobody.
+/// The scheduler of a Job that names none.
 const SCHEDULER: &str = "volcano";
 
 /// A group and its pods, as they are created.
@@ -24,13 +24,13 @@ pub struct Made {
     pub pods: Vec<Manifest>,
 }
 
-/// Whether an object is one of Volcano's Jobs.
+/// Whether an object is a Volcano Job.
 pub fn is_one(manifest: &Manifest) -> bool {
     manifest.group_and_kind() == ("batch.volcano.sh", "Job")
 }
 
-/// What is made of a Job that has been created: of its pods so many at most. Why not, where templates are none of pods, or what their
-/// pods request can't be summed up.
+/// Returns what is made of a new Job, at most `most` pods. The error says which template is none of pods, or that the
+/// requests of the pods can't be summed up.
 pub fn expand(job: &Manifest, most: u64) -> Result<Made, String> {
     let spec = &job.object["spec"];
     let tasks = spec["tasks"].as_array().map_or(&[][..], Vec::as_slice);
@@ -75,7 +75,7 @@ pub fn expand(job: &Manifest, most: u64) -> Result<Made, String> {
     })
 }
 
-/// Whether a template is one that an API server would take, as far as something is written into it.
+/// Whether an API server would accept a template, as far as the code here writes into it.
 fn is_of_a_pod(template: &Value) -> bool {
     let annotations = &template["metadata"]["annotations"];
     template["spec"].is_object() && (annotations.is_null() || annotations.is_object())
@@ -89,7 +89,7 @@ fn pod(job: &Manifest, task: &Value, name: &str, index: u64, group: &str) -> Man
     metadata["ownerReferences"] = owner_references(job);
     metadata["annotations"][GROUP_NAME] = group.into();
     metadata["annotations"][TASK_SPEC] = name.into();
-    // The door does not know the group, whose queue it would write.
+    // The door does not know the group, so the queue is written on the pod.
     if metadata["annotations"][QUEUE_NAME].is_null() && job.object["spec"]["queue"].is_string() {
         metadata["annotations"][QUEUE_NAME] = job.object["spec"]["queue"].clone();
     }
@@ -101,7 +101,7 @@ fn pod(job: &Manifest, task: &Value, name: &str, index: u64, group: &str) -> Man
     pod
 }
 
-/// The sum of what pods request.
+/// Returns the sum of what the pods request.
 fn min_resources<'p>(pods: impl Iterator<Item = &'p Manifest>) -> Result<Map<String, Value>, String> {
     let mut sums = BTreeMap::<String, i64>::new();
     let mut count = 0_u64;
@@ -116,7 +116,7 @@ fn min_resources<'p>(pods: impl Iterator<Item = &'p Manifest>) -> Result<Map<Str
         count += 1;
     }
     let written = sums.into_iter().map(|(resource, amount)| {
-        // The only one that is counted in thousandths.
+        // CPU is the only resource counted in thousandths.
         let unit = if resource == CPU { "m" } else { "" };
         (resource, format!("{amount}{unit}").into())
     });

@@ -1,4 +1,4 @@
-//! What is simulated: what a cluster has, what files bring, and what is changed of it.
+//! The objects that are simulated: those of a cluster, those of files, and the changes to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::manifests::Manifest;
 use crate::priorities::Priorities;
 use crate::templates::{count, owner_references, pod_of, template};
 
-/// What is read of a cluster: group, version, kind and plural.
+/// The kinds that are read from a cluster: group, version, kind and plural.
 const KINDS: [(&str, &str, &str, &str); 12] = [
     ("", "v1", "Node", "nodes"),
     ("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
@@ -42,7 +42,7 @@ const KINDS: [(&str, &str, &str, &str); 12] = [
     ),
     ("", "v1", "Pod", "pods"),
 ];
-/// What a cluster may be without.
+/// The kinds that a cluster may lack.
 const OPTIONAL: [&str; 7] = [
     "priorityclasses",
     "podgroups",
@@ -54,7 +54,7 @@ const OPTIONAL: [&str; 7] = [
 ];
 /// Rules that taint devices.
 const TAINT_RULES: &str = "devicetaintrules";
-/// What the unique ids of objects begin with that there are not.
+/// The prefix of the unique ids of made-up objects.
 pub const IMAGINED: &str = "simulated-";
 /// The most pods that one object makes in a simulation.
 const MOST: u64 = 10_000;
@@ -63,28 +63,28 @@ const MOST: u64 = 10_000;
 #[derive(Debug, Default)]
 pub struct World {
     objects: Vec<Manifest>,
-    /// How many of the objects are there already.
+    /// How many of the objects exist in the cluster.
     there: usize,
-    /// What those of them are as they are there that files or changes make others of, by their places.
+    /// The existing objects that files or simulated changes modify, as they are in the cluster, by their places.
     changed: BTreeMap<usize, Value>,
     /// How many objects were made up so far.
     imagined: usize,
-    /// Cards that queues were given another quota of.
+    /// The cards for which queues were given another quota.
     pub given: Vec<String>,
-    /// What claims of devices are made from.
+    /// The claim templates.
     templates: Templates,
-    /// What classes of priorities stand for.
+    /// The priorities of priority classes.
     pub priorities: Priorities,
     /// What is not simulated, and why.
     pub notes: Vec<String>,
     /// What the door lets nobody create or change.
     pub refused: Vec<Refused>,
-    /// What the files have, or make, and what is there already.
+    /// The objects that the files contain or make, and that exist already.
     pub named: BTreeSet<Named>,
 }
 
 impl World {
-    /// What a cluster would have.
+    /// A world with these objects of a cluster.
     #[cfg(test)]
     pub fn there(objects: Vec<Manifest>) -> Self {
         Self {
@@ -94,14 +94,14 @@ impl World {
         }
     }
 
-    /// What the cluster has.
+    /// Reads the objects of a cluster.
     pub async fn of_cluster(cluster: &Cluster) -> Result<Self, Failure> {
         let mut world = Self::default();
         for (group, version, kind, plural) in KINDS {
             let listed = cluster.everything(group, version, kind, plural).await;
             let objects = match listed {
                 Ok(objects) => objects,
-                // Before Kubernetes 1.37 there are none.
+                // Before Kubernetes 1.37 this kind does not exist.
                 Err(kube::Error::Api(status)) if plural == TAINT_RULES && status.code == 404 => continue,
                 Err(error) if OPTIONAL.contains(&plural) => {
                     if kind == "PriorityClass" {
@@ -133,8 +133,8 @@ impl World {
         Ok(world)
     }
 
-    /// Adds what files bring. What has the name of something that is there is applied to it; but a pod that is there stays as it is: it is past
-    /// the door, and little of a pod can be changed. So do pods that are there of a controller.
+    /// Adds the objects of files. An object that exists already is updated as by applying the file. A pod that exists stays
+    /// as it is: it has passed the door, and little of a pod can be changed. The existing pods of a controller stay too.
     pub fn add(&mut self, manifests: Vec<Manifest>, namespace: &str) {
         for mut manifest in manifests {
             if manifest.is_namespaced() && manifest.namespace().is_none() {
@@ -156,7 +156,7 @@ impl World {
                     ));
                 }
                 Some(place) => {
-                    // What others wrote stays, as that a Job is held.
+                    // What others wrote stays, for example that a Job is held.
                     let there = Old::of_cluster(self.objects[place].object.take());
                     self.changed.entry(place).or_insert_with(|| there.object.clone());
                     manifest.object = updated(&there, &manifest.object);
@@ -168,7 +168,7 @@ impl World {
                     self.objects[place] = manifest;
                 }
                 None => {
-                    // A Job that is there is read itself: these would be the pods of one that is gone.
+                    // A Job of the cluster is read itself, so these would be pods of a deleted Job of the same name.
                     let pods = if manifest.group_and_kind() == ("batch", "Job") {
                         Vec::new()
                     } else {
@@ -199,14 +199,14 @@ impl World {
         Ok(())
     }
 
-    /// Adds nodes like one that is there: `NAME=N`.
+    /// Adds nodes like an existing one: `NAME=N`.
     pub fn add_nodes(&mut self, text: &str) -> Result<(), ChangeError> {
         self.objects.extend(changes::more_nodes(&self.objects, text)?);
         Ok(())
     }
 
-    /// Everything as it is when the simulation begins: what is new has passed the door, and is there as its pods; and so has what is changed, or
-    /// it is as it was.
+    /// Returns the objects at the beginning of the simulation. New objects have passed the door, and are replaced by their
+    /// pods. A changed object has passed the door, or it is as it was.
     pub async fn begin(&mut self, now: Timestamp) -> Result<(Arc<Known>, Vec<Manifest>), Failure> {
         let mut known = Arc::new(Known::of(&self.objects, None, "default").await?);
         let mut door = door_that_knows(&known)?;
@@ -274,7 +274,7 @@ impl World {
         }
     }
 
-    /// Creates one of Volcano's Jobs, with its group and all its pods at once: until their group may start they would wait anyway.
+    /// Creates a Volcano Job, with its group and all its pods at once. The pods wait anyway until their group may start.
     async fn create_volcano_job(&mut self, job: Manifest, door: &Door, now: Timestamp, objects: &mut Vec<Manifest>) {
         let made = match volcano_job::expand(&job, MOST) {
             Ok(made) => made,
@@ -294,7 +294,7 @@ impl World {
         objects.push(job);
     }
 
-    /// The pods that a controller makes, each past the door.
+    /// Returns the pods that a controller makes, each after it has passed the door.
     pub async fn pods_of(&mut self, owner: &Manifest, door: &Door, now: Timestamp) -> Vec<Manifest> {
         let Some(((_, template), count)) = template(owner).zip(count(owner)) else {
             return Vec::new();
@@ -313,7 +313,7 @@ impl World {
         self.made(owner, pods.collect(), door, now).await
     }
 
-    /// Pods that a controller has made, as far as the door lets them in.
+    /// Returns those of a controller's pods that the door lets in.
     async fn made(&mut self, owner: &Manifest, pods: Vec<Manifest>, door: &Door, now: Timestamp) -> Vec<Manifest> {
         let mut passed = Vec::new();
         for mut pod in pods {
@@ -324,7 +324,7 @@ impl World {
                     passed.push(pod);
                 }
                 Err(message) => {
-                    // The others are refused for the same.
+                    // The other pods are refused for the same reason.
                     let (_, kind) = owner.group_and_kind();
                     self.refuse(&pod, format!("{kind} {} makes no pods: {message}", owner.name()));
                     return passed;
@@ -334,7 +334,7 @@ impl World {
         passed
     }
 
-    /// The claims that Kubernetes' controller makes for a pod, which it names on the pod.
+    /// Returns the claims that Kubernetes' controller makes for a pod, and names them on the pod.
     fn claims_of(&mut self, pod: &mut Manifest, now: Timestamp) -> Vec<Manifest> {
         if pod.group_and_kind() != ("", "Pod") {
             return Vec::new();
@@ -346,7 +346,7 @@ impl World {
         claims
     }
 
-    /// What an API server writes on what is created.
+    /// Writes what an API server writes on a new object.
     fn imagine(&mut self, manifest: &mut Manifest, now: Timestamp) {
         let metadata = &mut manifest.object["metadata"];
         if metadata["uid"].is_string() {
@@ -361,7 +361,8 @@ impl World {
         }
     }
 
-    /// Has an object pass what API servers ask: a pod also gets the priority of its class. Why it does not pass.
+    /// Passes an object to everything that API servers ask. A pod also gets the priority of its class. The error says why it
+    /// is refused.
     async fn pass(&mut self, door: &Door, manifest: &mut Manifest) -> Result<(), String> {
         if manifest.group_and_kind() == ("", "Pod") {
             let written = self.priorities.write(&mut manifest.object["spec"], None);
@@ -418,7 +419,7 @@ async fn ask(
     write(&verdict, manifest).map_err(|error| error.to_string())
 }
 
-/// A node of which nothing else is said is ready, and allocates what it has.
+/// Makes a node ready if its status says nothing of that, and lets it allocate what it has.
 fn make_ready(node: &mut Value) {
     let status = &mut node["status"];
     if !status["conditions"].is_array() {
@@ -427,7 +428,7 @@ fn make_ready(node: &mut Value) {
     if !status["allocatable"].is_object() {
         status["allocatable"] = status["capacity"].clone();
     }
-    // What every kubelet says, and few write into a manifest.
+    // Every kubelet reports this, but few manifests contain it.
     if status["allocatable"]["pods"].is_null() {
         status["allocatable"]["pods"] = "110".into();
     }
@@ -437,7 +438,7 @@ fn make_ready(node: &mut Value) {
 mod tests {
     use super::*;
 
-    /// A file says of a pod what its author wrote, and not what has become of it.
+    /// The file has of a pod only what its author wrote, not its later state.
     #[test]
     fn what_has_become_of_things_stays() {
         let gated = json!({

@@ -1,15 +1,15 @@
-//! Bars: a whole, and what its parts take of it.
+//! Bars: a whole, and which parts of it are taken.
 
 use super::state::{CardRow, NodeRow, QueueRow};
 
-/// A part of a bar, by what it means.
+/// A part of a bar, by its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// In use, and charged to whom it belongs.
+    /// In use, and charged to the queue it belongs to.
     Used,
     /// In use beyond what is deserved.
     Borrowed,
-    /// In use, and nobody is charged.
+    /// In use, and charged to no queue.
     Unaccounted,
     /// Kept free for the queue alone.
     Guaranteed,
@@ -22,7 +22,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// As it is drawn.
+    /// The character that draws the part.
     pub fn character(self) -> char {
         match self {
             Self::Used => '#',
@@ -36,12 +36,12 @@ impl Part {
     }
 }
 
-/// What the characters mean, for cards and nodes.
+/// What the characters mean in bars of cards and nodes.
 pub const OF_CARDS: &str = "# used, ? used and charged to no queue, . free, x on a node that takes no pods";
-/// What they mean for queues.
+/// What the characters mean in bars of queues.
 pub const OF_QUEUES: &str = "# used, + borrowed, = free and guaranteed, - free and deserved, . free up to the quota";
 
-/// A bar of a card.
+/// The bar of a card.
 pub fn of_card(card: &CardRow, width: usize) -> Vec<Part> {
     let parts = [
         (Part::Used, card.charged),
@@ -52,14 +52,14 @@ pub fn of_card(card: &CardRow, width: usize) -> Vec<Part> {
     bar(&parts, width)
 }
 
-/// A bar of a node's card.
+/// The bar of a node's card.
 pub fn of_node(node: &NodeRow, width: usize) -> Vec<Part> {
     let rest = (node.total - node.used).max(0);
     let part = if node.usable { Part::Free } else { Part::Unusable };
     bar(&[(Part::Used, node.used), (part, rest)], width)
 }
 
-/// A bar of a queue's card, as long as its quota, or what it has where that is more or there is none.
+/// The bar of a queue's card. It is as long as the quota, or as what the queue has if that is more or there is no quota.
 pub fn of_queue(queue: &QueueRow, width: usize) -> Vec<Part> {
     let used = queue.used.unwrap_or(0);
     let borrowed = queue.borrowed.unwrap_or(0);
@@ -78,7 +78,7 @@ pub fn of_queue(queue: &QueueRow, width: usize) -> Vec<Part> {
     bar(&parts, width)
 }
 
-/// So many characters, shared out by largest remainders: a part that is there at all is seen, while there is room.
+/// Shares so many characters out by largest remainders. Every part that is not zero gets a character, while there is room.
 fn bar(parts: &[(Part, i64)], width: usize) -> Vec<Part> {
     let amount = |amount: i64| u128::try_from(amount).unwrap_or(0);
     let total: u128 = parts.iter().map(|(_, part)| amount(*part)).sum();
@@ -99,7 +99,7 @@ fn bar(parts: &[(Part, i64)], width: usize) -> Vec<Part> {
         })
         .collect();
     let drawn = |shares: &[(usize, u128, Part)]| shares.iter().map(|(share, ..)| share).sum::<usize>();
-    // What rounding left over goes to the largest remainders, and what small parts took too much comes from the largest part.
+    // What rounding left over goes to the largest remainders. What small parts got too much is taken from the largest part.
     while drawn(&shares) < width {
         let Some(share) = shares.iter_mut().max_by_key(|(_, remainder, _)| *remainder) else {
             break;
@@ -172,9 +172,9 @@ mod tests {
         assert_eq!(of(1, 0), "#=--....");
         assert_eq!(of(3, 0), "###-....");
         assert_eq!(of(7, 3), "####+++.");
-        // More than the quota, since that was lowered.
+        // The queue has more than its quota, since the quota was lowered.
         assert_eq!(of(16, 12), "##++++++");
-        // Where there is no quota, what is free is not the queue's to tell.
+        // Without a quota, the queue's bar can't say what is free.
         assert_eq!(of_limits((None, None), 1, 0), "####====");
         assert_eq!(of_limits((Some(4), None), 0, 0), "====----");
     }

@@ -1,4 +1,4 @@
-//! The live view: the same on a terminal, redrawn as it changes. A terminal draws what differs alone, so nothing flickers.
+//! The live view: the same on a terminal, redrawn as it changes. Only cells that differ are drawn, so nothing flickers.
 
 use std::io;
 use std::pin::pin;
@@ -25,23 +25,23 @@ use crate::terminal::safe_line;
 const REFRESH: Duration = Duration::from_secs(2);
 /// The narrowest and the widest bar.
 const WIDTHS: (usize, usize) = (10, 60);
-/// How wide the numbers behind a bar are.
+/// The width of the numbers behind a bar.
 const NUMBERS: usize = 44;
-/// The longest name that is shown in whole.
+/// The longest name that is shown whole.
 const LONGEST: usize = 32;
-/// What moves the view, and ends it.
+/// The keys that move the view, and the key that ends it.
 const KEYS: &str = "q leaves, arrows and page keys move";
 
 /// What a key asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wish {
     Leave,
-    /// So many lines down, or up.
+    /// Move down, or up, by so many lines.
     Move(i32),
     Draw,
 }
 
-/// Shows it until the user leaves. Whatever happens, the terminal is as it was afterwards.
+/// Shows the state until the user leaves. Whatever happens, the terminal is restored.
 pub async fn show(cluster: &Cluster, state: State) -> Result<(), Failure> {
     let wrong = |error: &io::Error| Failure::Unprintable(error.to_string());
     let mut terminal = ratatui::try_init().map_err(|error| wrong(&error))?;
@@ -62,7 +62,7 @@ async fn watch(terminal: &mut DefaultTerminal, cluster: &Cluster, state: State) 
     follow(wishes(), state, read, draw).await
 }
 
-/// Draws what is read, time and again, until the user leaves.
+/// Reads and draws again and again, until the user leaves.
 async fn follow(
     mut wishes: mpsc::Receiver<Wish>,
     mut state: State,
@@ -71,7 +71,8 @@ async fn follow(
 ) -> io::Result<()> {
     let (mut top, mut said) = (0_u16, String::new());
     loop {
-        // It goes on whatever the user wishes meanwhile: begun anew with each key, it would come to no end while keys are pressed.
+        // The reading goes on whatever keys the user presses. Begun anew with each key, it would not end while keys are
+        // pressed.
         let mut reading = pin!(read());
         let read = loop {
             draw(&state, &mut top, &said)?;
@@ -92,7 +93,7 @@ async fn follow(
     }
 }
 
-/// What the user wishes. A thread of its own waits for keys, and ends with the program.
+/// Returns what the user wishes. A thread of its own waits for keys, and ends with the program.
 fn wishes() -> mpsc::Receiver<Wish> {
     let (sender, receiver) = mpsc::channel(16);
     std::thread::spawn(move || {
@@ -149,7 +150,7 @@ fn draw(terminal: &mut DefaultTerminal, state: &State, top: &mut u16, said: &str
     Ok(())
 }
 
-/// All lines, for a terminal of this width.
+/// Returns all lines, for a terminal of this width.
 fn lines(state: &State, width: usize) -> Vec<Line<'static>> {
     let cards = state.cards.iter().map(|card| card.card.clone());
     let queues = state
@@ -230,7 +231,7 @@ fn lines(state: &State, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// A part of a bar. Colour repeats what the character says.
+/// Draws a part of a bar. Colour repeats what the character says.
 fn drawn_run(part: Part, length: usize) -> Span<'static> {
     let colour = match part {
         Part::Used => Color::Green,
@@ -333,7 +334,7 @@ mod tests {
         };
         let draw = |state: &State, _: &mut u16, _: &str| {
             drawn += 1;
-            // The API server answers after some keys were pressed.
+            // The API server answers only after some keys were pressed.
             if drawn == 8 {
                 answered.notify_one();
             }
@@ -342,7 +343,7 @@ mod tests {
             keys.try_send(wish).map_err(io::Error::other)
         };
         follow(wishes, state(), read, draw).await.unwrap();
-        // A further one may begin once that has been answered.
+        // Another reading may begin once the first is answered.
         assert!((8..50).contains(&drawn), "drawn {drawn} times");
         assert!(begun <= 2, "read {begun} times: each key gave up what was under way");
     }

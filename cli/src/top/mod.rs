@@ -13,12 +13,12 @@ use crate::types;
 use bar::Part;
 use state::State;
 
-/// How wide a bar is in a table.
+/// The width of a bar in a table.
 const WIDTH: usize = 20;
-/// What stands for a number that is not shown, or that there is none of.
+/// Shown for a number that the user may not see, or that does not exist.
 const UNSEEN: &str = "-";
 
-/// The state of this moment; or, where it is to be watched, that of every moment until the user leaves.
+/// Shows the state of this moment or, with `watch`, the live view until the user leaves.
 pub async fn answer(cluster: &Cluster, watch: bool) -> Result<Answer, Failure> {
     let state = State::read(cluster).await?;
     if watch && io::stdout().is_terminal() {

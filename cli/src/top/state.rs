@@ -1,4 +1,4 @@
-//! What there is to see of cards, queues and nodes at a moment, as far as the user may see it.
+//! The state of cards, queues and nodes at a moment, as far as the user may see it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,12 +23,12 @@ pub struct CardRow {
     pub card: String,
     pub kind: CardKind,
     pub total: i64,
-    /// What pods hold for which a queue is charged.
+    /// What pods hold that a queue is charged for.
     pub charged: i64,
-    /// What pods hold for which none is.
+    /// What pods hold that no queue is charged for.
     pub unaccounted: i64,
     pub free: i64,
-    /// What nobody holds, on nodes that take no pods.
+    /// What no pod holds, on nodes that take no pods.
     pub unusable: i64,
 }
 
@@ -38,25 +38,27 @@ pub struct CardRow {
 pub struct QueueRow {
     pub queue: String,
     pub card: String,
-    /// What is kept free for it.
+    /// What is kept free for the queue.
     pub guaranteed: i64,
-    /// What it should have while others want it too; its quota where it says nothing. None where it names the card in neither: under the
-    /// plugin `capacity` the cluster alone limits that, and the queue deserves what it asks for.
+    /// What the queue should have while others want it too; its quota where it says nothing. `None` if it names the card in
+    /// neither: under the plugin `capacity` only the cluster limits such a card, and the queue deserves what it asks for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deserved: Option<i64>,
-    /// None where it does not name the card.
+    /// `None` if the queue does not name the card.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<i64>,
-    /// What its pods and those of queues below it hold; none for whom it is not shown, as what follows.
+    /// What the queue's pods and those of queues below it hold. `None` if the user may not see it, as for the following
+    /// fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<i64>,
-    /// What of that is beyond what it deserves, so that others may take it back; none where what it deserves has no limit.
+    /// How much of that is beyond what the queue deserves, so that others may take it back. `None` if what it deserves has
+    /// no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub borrowed: Option<i64>,
-    /// What waits in it and in queues below it.
+    /// What waits in the queue and in queues below it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<i64>,
-    /// What of both is of its own pods, and not of those of queues below it.
+    /// The queue's own part of both, without queues below it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own: Option<OwnCards>,
 }
@@ -74,12 +76,12 @@ pub struct NodeRow {
     pub usable: bool,
 }
 
-/// All of it.
+/// The whole state.
 #[derive(Debug, Serialize)]
 pub struct State {
     pub cards: Vec<CardRow>,
     pub queues: Vec<QueueRow>,
-    /// None for whom it is not shown, or where it was not asked for.
+    /// `None` if the user may not see it, or if it was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<NodeRow>>,
     /// What the user may not see, in words.
@@ -87,7 +89,7 @@ pub struct State {
 }
 
 impl State {
-    /// Asks for it.
+    /// Reads the whole state.
     pub async fn read(cluster: &Cluster) -> Result<Self, Failure> {
         let mut state = Self::without_nodes(cluster).await?;
         let inventories = if_seen(cluster.inventories().await, "nodes", &mut state.unseen)?;
@@ -95,7 +97,7 @@ impl State {
         Ok(state)
     }
 
-    /// Asks for cards and queues alone: of nodes there may be thousands.
+    /// Reads only cards and queues, since there may be thousands of nodes.
     pub async fn without_nodes(cluster: &Cluster) -> Result<Self, Failure> {
         let mut unseen = Vec::new();
         let types = cluster.card_types().await?;
@@ -110,7 +112,7 @@ impl State {
     }
 }
 
-/// What was listed; none where the user may not.
+/// Returns what was listed; `None` if the user may not list it.
 fn if_seen<T>(
     listed: Result<Vec<T>, Failure>,
     what: &str,
@@ -139,7 +141,7 @@ fn card(card: &CardType) -> CardRow {
     }
 }
 
-/// Card by card what each queue may have and has, by the queue's name.
+/// Returns what each queue may have and has, card by card, by the queue's name.
 fn rows(queues: &[volcano::Queue], usages: Option<&[CardUsage]>) -> Vec<QueueRow> {
     let mut rows = Vec::new();
     let by_name: BTreeMap<_, _> = queues.iter().map(|queue| (queue.name_any(), queue)).collect();
@@ -162,7 +164,8 @@ fn rows(queues: &[volcano::Queue], usages: Option<&[CardUsage]>) -> Vec<QueueRow
             let of = |limits: &Limits| limits.get(&Item::Card(card.as_str().into())).copied();
             let quota = of(&terms.capability);
             let guaranteed = of(&terms.guarantee).unwrap_or(0);
-            // At least what is kept free for it, and at most what it may have (docs/rules.md, **Queues**).
+            // What a queue deserves is at least what is kept free for it, and at most what it may have (docs/rules.md,
+            // **Queues**).
             let deserved = of(&terms.deserved).or(quota);
             let deserved = deserved.map(|deserved| deserved.max(guaranteed).min(quota.unwrap_or(i64::MAX)));
             let of_usage = usage.as_ref().map(|cards| {
@@ -244,7 +247,8 @@ mod tests {
             ] },
         }));
         let rows = rows(std::slice::from_ref(&queue), Some(&[usage]));
-        // What it does not name is limited by the cluster alone under the plugin `capacity`, and it deserves what it asks for.
+        // Under the plugin `capacity`, only the cluster limits a card that the queue does not name, and the queue deserves
+        // what it asks for.
         let unnamed = rows.iter().position(|row| row.card == "T4").unwrap();
         assert_eq!(
             serde_json::to_value(&rows[unnamed]).unwrap(),

@@ -1,4 +1,4 @@
-//! Who may see the pages: whoever was given the address, from a browser on this machine.
+//! Who may see the pages: everybody who was given the address, from a browser on this machine.
 
 use std::net::SocketAddr;
 
@@ -6,12 +6,12 @@ use actix_web::HttpRequest;
 use actix_web::cookie::{Cookie, SameSite};
 use actix_web::http::header::{HOST, ORIGIN};
 
-/// What the address carries the key in.
+/// The parameter that carries the key in an address.
 pub const PARAMETER: &str = "key";
-/// How many bytes nobody guesses.
+/// The length of a secret, in bytes, so that nobody guesses it.
 const LENGTH: usize = 16;
 
-/// What nobody guesses.
+/// A text that nobody guesses.
 #[derive(Debug, Clone)]
 struct Secret(String);
 
@@ -22,7 +22,7 @@ impl Secret {
         Ok(Self(format!("{:032x}", u128::from_ne_bytes(bytes))))
     }
 
-    /// Whether this is it, found out in the same time whatever is said.
+    /// Whether `said` is the secret. The comparison takes the same time whatever is said.
     fn is(&self, said: &str) -> bool {
         let differs = self
             .0
@@ -33,20 +33,22 @@ impl Secret {
     }
 }
 
-/// What lets a browser in. Other users of the machine reach the port, too, and so do the pages of others that a browser shows.
+/// What lets a browser in. Other users of the machine can reach the port too, and so can other sites' pages in the user's
+/// browser.
 ///
-/// Browsers show cookies to all ports of a host. So the cookie is for the place of the pages alone, which nobody else knows: whoever listens
-/// on another port is not shown it. And who sees the address of a page, over a shoulder or in a history, has no cookie.
+/// Browsers send cookies to all ports of a host. So the cookie is limited to the path of the pages, which nobody else knows:
+/// a program that listens on another port does not get it. And a person who sees the address of a page, over a shoulder or
+/// in a history, has no cookie.
 #[derive(Debug, Clone)]
 pub struct Key {
-    /// The part of the path below which the pages are.
+    /// The first part of the path of all pages.
     place: Secret,
-    /// What the cookie says.
+    /// The value of the cookie.
     key: Secret,
 }
 
 impl Key {
-    /// A key that nobody guesses.
+    /// A new key that nobody guesses.
     pub fn new() -> Result<Self, getrandom::Error> {
         Ok(Self {
             place: Secret::new()?,
@@ -54,12 +56,12 @@ impl Key {
         })
     }
 
-    /// Below which path the pages are.
+    /// The path below which the pages are.
     pub fn root(&self) -> String {
         format!("/{}/", self.place.0)
     }
 
-    /// Whether a path is that of a page, or would be.
+    /// Whether a path is below the path of the pages, even if there is no such page.
     pub fn has(&self, path: &str) -> bool {
         let rest = path.strip_prefix('/').and_then(|rest| rest.split_once('/'));
         rest.is_some_and(|(place, _)| self.place.is(place))
@@ -75,7 +77,7 @@ impl Key {
         self.key.is(said)
     }
 
-    /// What a browser shows from then on, to no other site, and at no other place of this one.
+    /// The cookie by which a browser stays let in. It is sent from no other site, and to no other path of this host.
     pub fn cookie(&self, port: u16) -> Cookie<'static> {
         Cookie::build(cookie_name(port), self.key.0.clone())
             .path(self.root())
@@ -84,23 +86,23 @@ impl Key {
             .finish()
     }
 
-    /// Whether a request comes from who was let in, to this server by its own name: a page of somebody else's whose name suddenly means
-    /// this machine says that name.
+    /// Whether a request comes from a browser that was let in, and names this server by its own name. A page of another site
+    /// whose name is made to point to this machine sends that site's name.
     pub fn lets_in(&self, request: &HttpRequest, bound: SocketAddr) -> bool {
         let shown = request.cookie(&cookie_name(bound.port()));
         is_named(request, bound) && shown.is_some_and(|cookie| self.is(cookie.value()))
     }
 }
 
-/// Browsers keep cookies by host and path, not by port.
+/// Browsers keep cookies by host and path, not by port. So the name contains the port.
 fn cookie_name(port: u16) -> String {
     format!("kubectl-card-{port}")
 }
 
-/// The port that browsers leave out of the name of a server.
+/// The port that browsers leave out of a server's name.
 const DEFAULT_PORT: u16 = 80;
 
-/// Whether a request names this server, and comes from none of another's pages.
+/// Whether a request names this server, and comes from no other site's page.
 pub fn is_named(request: &HttpRequest, bound: SocketAddr) -> bool {
     let mut names = vec![bound.to_string(), format!("localhost:{}", bound.port())];
     if bound.port() == DEFAULT_PORT {

@@ -1,4 +1,5 @@
-//! `kubectl card ui`: cards, nodes, queues and why something waits, as pages on the user's own machine, with the user's own rights.
+//! `kubectl card ui`: cards, nodes, queues and why something waits, as pages on the user's own machine, with the user's own
+//! rights.
 
 mod access;
 mod page;
@@ -14,7 +15,7 @@ use access::Key;
 
 /// Serves the pages until the user ends it.
 pub async fn serve(cluster: Cluster, port: u16) -> Result<Answer, Failure> {
-    // Who may ask nothing is told so here, not by a page.
+    // A user without the right to ask is told here, not by a page.
     cluster.card_types().await?;
     let unserved = |error: &dyn std::error::Error| Failure::Ui(error.to_string());
     let key = Key::new().map_err(|error| unserved(&error))?;

@@ -1,4 +1,4 @@
-//! What all pages have around their content.
+//! The frame that all pages have around their content.
 
 use maud::{DOCTYPE, Markup, html};
 
@@ -27,12 +27,12 @@ impl View {
         }
     }
 
-    /// Whether it is brought up to date by itself. An answer that somebody reads stays as it was given.
+    /// Whether the view updates itself. An answer that the user reads stays as it was given.
     fn is_live(self) -> bool {
         self != Self::Why
     }
 
-    /// Where it is, seen from any of them.
+    /// The view's address, relative to every view.
     fn address(self) -> &'static str {
         match self {
             Self::Cards => "./",
@@ -44,7 +44,7 @@ impl View {
     }
 }
 
-/// A whole page. What is live is brought up to date part by part (`assets/live.js`).
+/// Returns a whole page. Live parts are updated one by one (`assets/live.js`).
 pub fn page(view: View, content: &Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -79,7 +79,7 @@ pub fn page(view: View, content: &Markup) -> Markup {
     }
 }
 
-/// What bars are filled with where a colour is not enough. Bars are stretched, and so are these.
+/// The fillings of bars where a colour is not enough. Bars are stretched, and so are the fillings.
 fn patterns() -> Markup {
     html! {
         svg.patterns aria-hidden="true" {
@@ -97,7 +97,7 @@ fn patterns() -> Markup {
     }
 }
 
-/// Why there is nothing to show.
+/// Shows why there is nothing to show.
 pub fn failure(failure: &Failure) -> Markup {
     html! { p.failure data-part="failure" role="alert" { (failure) } }
 }

@@ -1,4 +1,4 @@
-//! What answers browsers. It reads the cluster and writes nothing.
+//! The server that answers browsers. It reads the cluster and writes nothing.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -17,30 +17,30 @@ use super::views;
 use crate::cluster::Cluster;
 use crate::failure::{Failure, NOT_THERE};
 
-/// What browsers may load: what is served here, and nothing else from anywhere.
+/// What browsers may load: only what this server serves, and nothing from anywhere else.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; \
                       form-action 'self'; frame-ancestors 'none'";
-/// One person's browser is all that asks.
+/// Only one user's browser asks.
 const WORKERS: usize = 1;
 /// How long open connections may keep the program from ending, in seconds.
 const GRACE: u64 = 1;
 
-/// A port that is taken, so that it is known before anybody asks.
+/// A bound port. It is bound early, so that a failure is known before anybody asks.
 pub struct Bound {
     listener: TcpListener,
-    /// Where it is.
+    /// The address of the port.
     pub address: SocketAddr,
 }
 
 impl Bound {
-    /// Takes the port.
+    /// Binds the port.
     pub fn to(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
     }
 
-    /// Answers whoever has the key, until a signal ends it.
+    /// Answers browsers that have the key, until a signal ends the program.
     pub async fn serve(self, cluster: Cluster, key: Key) -> io::Result<()> {
         let site = web::Data::new(Site {
             cluster,
@@ -55,7 +55,7 @@ impl Bound {
                 .add((header::CACHE_CONTROL, "no-store"));
             let known = site.clone();
             let is_ours = move |asked: &guard::GuardContext<'_>| known.key.has(asked.head().uri.path());
-            // Links are relative, all of them: pages know nothing of their place.
+            // All links are relative, so pages do not know their path.
             let pages = web::scope("/{place}")
                 .guard(guard::fn_guard(is_ours))
                 .route("/style.css", web::get().to(style))
@@ -97,7 +97,7 @@ fn asset(kind: &'static str, text: &'static str) -> HttpResponse {
     HttpResponse::Ok().content_type(kind).body(text)
 }
 
-/// The key, where an address carries it.
+/// The key, if an address carries it.
 #[derive(Debug, Deserialize)]
 struct Entry {
     key: Option<String>,
@@ -109,7 +109,7 @@ async fn cards(request: HttpRequest, site: web::Data<Site>, entry: web::Query<En
         .as_deref()
         .filter(|_| access::is_named(&request, site.address));
     if said.is_some_and(|said| site.key.is(said)) {
-        // So that the key is in no address that is copied or kept.
+        // The redirect removes the key from the address, so that no copied or stored address contains it.
         return HttpResponse::SeeOther()
             .cookie(site.key.cookie(site.address.port()))
             .insert_header((header::LOCATION, site.key.root()))
@@ -126,7 +126,7 @@ async fn queues(request: HttpRequest, site: web::Data<Site>) -> HttpResponse {
     shown(&request, &site, View::Queues, views::queues(&site.cluster)).await
 }
 
-/// The queue that is asked for.
+/// The queue that the request names.
 #[derive(Debug, Deserialize)]
 struct Named {
     #[serde(default)]
@@ -138,7 +138,7 @@ async fn queue(request: HttpRequest, site: web::Data<Site>, asked: web::Query<Na
     shown(&request, &site, View::Queues, content).await
 }
 
-/// What is asked about.
+/// What the request asks about.
 #[derive(Debug, Deserialize)]
 struct Asked {
     #[serde(default)]
@@ -157,7 +157,7 @@ async fn why(request: HttpRequest, site: web::Data<Site>, asked: web::Query<Aske
     shown(&request, &site, View::Why, content).await
 }
 
-/// The answer to who is not let in, and to who asks at another place.
+/// The answer to a browser that is not let in, and to a request for another path.
 async fn refused() -> HttpResponse {
     let text = format!(
         "These pages are of whoever started kubectl card ui. Open the address that it printed, with ?{PARAMETER}= in it.\n"
@@ -167,7 +167,7 @@ async fn refused() -> HttpResponse {
         .body(text)
 }
 
-/// There is no such page.
+/// Answers a request for a page that does not exist.
 async fn nothing(request: HttpRequest, site: web::Data<Site>) -> HttpResponse {
     if site.key.lets_in(&request, site.address) {
         HttpResponse::NotFound().finish()
@@ -176,7 +176,7 @@ async fn nothing(request: HttpRequest, site: web::Data<Site>) -> HttpResponse {
     }
 }
 
-/// A page, for who is let in: nothing is asked of the cluster for anybody else.
+/// Answers with a page, if the browser is let in. For others nothing is asked of the cluster.
 async fn shown(
     request: &HttpRequest,
     site: &Site,

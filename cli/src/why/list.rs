@@ -1,4 +1,5 @@
-//! `kubectl card why` about nothing in particular: all that waits, with the reason that stands on it, or that is answered where nothing does.
+//! `kubectl card why` without a subject: everything that waits, with the reason that the object shows, or else the reason
+//! that a question about it brings.
 
 use crds::card_review::{CardReviewSpec, CardReviewStatus, Outlook};
 use crds::keys::{ADMITTED_CONDITION, GATE, JOB_HELD};
@@ -17,9 +18,9 @@ use crate::span;
 
 use super::{WAITS, ask};
 
-/// What stands for the reason of what nothing is said of yet.
+/// Shown as reason while there is none yet.
 const NOT_DECIDED: &str = "<none yet>";
-/// How many Jobs are asked about, on which nothing stands, and how many at once.
+/// How many Jobs without a reason are asked about, and how many of them at once.
 const MOST_ASKED: usize = 64;
 const AT_ONCE: usize = 8;
 /// The condition of groups that are not let in, in Volcano's words.
@@ -32,23 +33,23 @@ pub struct Waiting {
     pub kind: &'static str,
     pub namespace: String,
     pub name: String,
-    /// Since when it has been there.
+    /// Since when the object has existed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Why it waits, in one word; empty while nothing has been said.
+    /// Why it waits, in one word; empty while there is no reason yet.
     pub reason: String,
-    /// Why, with the numbers.
+    /// Why it waits, with the numbers.
     pub message: String,
 }
 
-/// All that waits in a namespace, or in all, the oldest first; and what is not known of it.
+/// Returns everything that waits in a namespace, or in all, the oldest first, and notes on what is not known.
 async fn waiting(cluster: &Cluster, namespace: Option<&str>) -> Result<(Vec<Waiting>, Vec<String>), Failure> {
     let pods: Vec<Pod> = cluster.list_in(namespace, "pods").await?;
     let jobs: Vec<Job> = cluster.list_in(namespace, "jobs").await?;
     let mut notes = Vec::new();
     let groups = match groups(cluster, namespace).await {
         Ok(groups) => groups,
-        // There is no such kind.
+        // The kind is not installed.
         Err(Failure::NotInstalled(_)) => Vec::new(),
         Err(failure) => {
             notes.push(format!("without PodGroups: {failure}"));
@@ -69,7 +70,8 @@ async fn groups(cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<Value>
         .map_err(|error| Failure::of_list_in("podgroups", namespace, &error))
 }
 
-/// A Job has no condition that says why it waits: whoever decides is asked. Says why some are not told of, where they are not.
+/// Asks the operator about waiting Jobs, since a Job has no condition that says why it waits. Returns why some were left
+/// out, if so.
 async fn ask_about_jobs(cluster: &Cluster, waiting: &mut [Waiting]) -> Option<String> {
     let jobs = waiting
         .iter_mut()
@@ -89,7 +91,7 @@ async fn ask_about_jobs(cluster: &Cluster, waiting: &mut [Waiting]) -> Option<St
 }
 
 impl Waiting {
-    /// Takes in why it waits, as was answered.
+    /// Takes over from an answer why the object waits.
     fn learn(&mut self, status: CardReviewStatus) {
         let never = status.blocks.iter().find(|block| block.outlook == Outlook::Never);
         let (reason, message) = match never.or(status.blocks.first()) {
@@ -100,12 +102,12 @@ impl Waiting {
     }
 }
 
-/// A group that is not let into its queue, or not as many of its pods as go together: what stands on it says so.
+/// Returns a group that is not let into its queue, or only with fewer pods than must run together. Its condition says so.
 fn group(group: &Value) -> Option<Waiting> {
     let metadata = &group["metadata"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let conditions = group["status"]["conditions"].as_array()?;
-    // A condition of Volcano's scheduler names its session: of what that decides, nothing is said here.
+    // A condition of Volcano's scheduler names its session. Decisions of that scheduler are not shown here.
     let said = conditions.iter().find(|condition| {
         let is_ours = text(&condition["transitionID"]).is_empty();
         is_ours && condition["type"] == UNSCHEDULABLE && condition["status"] == "True"
@@ -145,7 +147,7 @@ fn pod(pod: &Pod) -> Option<Waiting> {
     })
 }
 
-/// A Job that is suspended until its queue takes it.
+/// Returns a Job that is suspended until its queue lets it in.
 fn job(job: &Job) -> Option<Waiting> {
     let is_suspended = job.spec.as_ref()?.suspend == Some(true);
     if !is_suspended || !job.annotations().contains_key(JOB_HELD) || job.metadata.deletion_timestamp.is_some() {
@@ -164,7 +166,7 @@ fn job(job: &Job) -> Option<Waiting> {
     })
 }
 
-/// The list, as people read it.
+/// Answers with the list, as people read it.
 pub async fn answer(cluster: &Cluster, everywhere: bool) -> Result<Answer, Failure> {
     let namespace = (!everywhere).then_some(&*cluster.namespace);
     let (waiting, notes) = waiting(cluster, namespace).await?;
@@ -229,7 +231,7 @@ mod tests {
         };
         let held = of(&[GATE, "other"], "False").unwrap();
         assert_eq!((&*held.reason, &*held.message), ("R", "M"));
-        // What is said of its admission is over once it waits again.
+        // A reason from an earlier admission no longer counts once the pod waits again.
         assert_eq!(of(&[GATE], "True").unwrap().reason, "");
         assert_eq!(of(&["other"], "False"), None);
         assert_eq!(of(&[], "False"), None);
@@ -281,7 +283,7 @@ mod tests {
         });
         held.learn(serde_json::from_value(answer).unwrap());
         assert_eq!((&*held.reason, &*held.message), ("R", "M"));
-        // It was let in meanwhile, or is not decided about.
+        // It was let in meanwhile, or the operator does not decide about it.
         held.learn(CardReviewStatus {
             message: "job j is let in".to_owned(),
             ..CardReviewStatus::default()

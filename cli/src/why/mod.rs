@@ -1,4 +1,4 @@
-//! `kubectl card why`: why something waits, and what would let it in. The operator that leads answers, by `CardReview`.
+//! `kubectl card why`: why something waits, and what would let it in. The leading operator answers, by `CardReview`.
 
 pub mod list;
 mod podless;
@@ -17,12 +17,13 @@ use crate::print::Answer;
 use crate::priorities::Priorities;
 use crate::subject::{self, InFile, Subject};
 
-/// Exit code where it waits, and waiting can help.
+/// Exit code if it waits, and waiting can help.
 pub const WAITS: u8 = 4;
-/// Exit code where it is never let in as things are.
+/// Exit code if it is never let in as things are.
 pub const NEVER: u8 = 5;
 
-/// Asks about what a file has, with the priorities that its pods get from classes: the operator knows no classes.
+/// Asks about the objects of a file. Writes the priorities of their classes on their pods first, since the operator knows no
+/// classes.
 pub async fn answer_of_file(cluster: &Cluster, asked: InFile) -> Result<Answer, Failure> {
     let priorities = Priorities::of_cluster(cluster).await;
     let mut notes = asked.passed_over;
@@ -40,7 +41,7 @@ pub async fn answer_of_file(cluster: &Cluster, asked: InFile) -> Result<Answer, 
     Ok(answer)
 }
 
-/// Asks about each of them, in this order. Of several, one that can't be answered keeps nobody else from an answer.
+/// Asks about each of the subjects, in this order. If one of them can't be answered, the others still are.
 pub async fn answer(cluster: &Cluster, subjects: Vec<Result<Subject, Failure>>) -> Result<Answer, Failure> {
     let mut answers = Vec::with_capacity(subjects.len());
     for subject in subjects {
@@ -78,7 +79,7 @@ pub async fn answer(cluster: &Cluster, subjects: Vec<Result<Subject, Failure>>) 
             Err(failure) => answer.line(&format!("error: {failure}")),
         }
     }
-    // Whether something waits is known only where all were answered.
+    // Only if all were answered is it known whether something waits.
     let failed = answers.iter().filter_map(|answer| answer.as_ref().err());
     let failed = failed.map(Failure::code).max();
     let waits = || answers.iter().flatten().map(code).max().unwrap_or_default();
@@ -86,15 +87,16 @@ pub async fn answer(cluster: &Cluster, subjects: Vec<Result<Subject, Failure>>) 
     Ok(answer)
 }
 
-/// The answer about one thing that is named as on the command line, line by line.
+/// Returns the answer about one subject, named as on the command line, line by line.
 pub async fn lines(cluster: &Cluster, namespace: &str, what: &str) -> Result<Vec<String>, Failure> {
     let subject = subject::named(what)?;
     let status = ask_and_look(cluster, namespace, subject.spec).await?;
     Ok(text::lines(&status))
 }
 
-/// The same; of a Job that its user has suspended, that is said: whoever decides knows only those that ask for cards in advance. And of a
-/// controller that has no pods, why: it is known by those alone.
+/// Asks, and adds what the operator does not know. The operator knows only Jobs that ask for cards in advance, so a Job that
+/// its user has suspended is reported here. The operator knows controllers only by their pods, so here is also said why a
+/// controller has none.
 async fn ask_and_look(cluster: &Cluster, namespace: &str, spec: CardReviewSpec) -> Result<CardReviewStatus, Failure> {
     let (job, workload) = (spec.job.clone(), spec.workload.clone());
     let answered = ask(cluster, namespace, spec).await;
@@ -113,7 +115,7 @@ async fn ask_and_look(cluster: &Cluster, namespace: &str, spec: CardReviewSpec) 
     let Some(name) = job.filter(|_| !waits) else {
         return answered;
     };
-    // Who may not read it is told no more.
+    // A user who may not read the Job is told no more.
     let found = cluster.get_if_seen::<Job>(Some(namespace), &name).await;
     match found.ok().flatten().as_ref().and_then(suspended) {
         Some(message) => Ok(CardReviewStatus {
@@ -125,7 +127,7 @@ async fn ask_and_look(cluster: &Cluster, namespace: &str, spec: CardReviewSpec) 
     }
 }
 
-/// The answer about the first of these Jobs that waits; else about the first that can be answered.
+/// Returns the answer about the first of these Jobs that waits, else about the first that can be answered.
 async fn ask_about_jobs(
     cluster: &Cluster,
     namespace: &str,
@@ -147,7 +149,7 @@ async fn ask_about_jobs(
     first
 }
 
-/// What is said of a Job that somebody else than Cardgate has suspended.
+/// Returns what to say of a Job that is suspended, but not by Cardgate.
 fn suspended(job: &Job) -> Option<String> {
     let is_suspended = job.spec.as_ref()?.suspend == Some(true) && !job.annotations().contains_key(JOB_HELD);
     let status = job.status.as_ref().and_then(|status| status.conditions.as_deref());
@@ -169,7 +171,7 @@ async fn ask(cluster: &Cluster, namespace: &str, spec: CardReviewSpec) -> Result
     cluster.review(namespace, &review).await
 }
 
-/// What scripts are told.
+/// The exit code, for scripts.
 fn code(status: &CardReviewStatus) -> u8 {
     let never = status.blocks.iter().any(|block| block.outlook == Outlook::Never);
     match (status.admitted, never) {

@@ -1,4 +1,5 @@
-//! What is said of a controller that has no pods, as far as whoever asks may read it: whoever decides knows it by its pods alone.
+//! What is said of a controller that has no pods, as far as the user may read it. The operator knows a controller only by
+//! its pods.
 
 use std::fmt::Debug;
 
@@ -16,16 +17,16 @@ use crate::subject::typed;
 /// How many Jobs of a `CronJob` are asked about.
 const MOST_JOBS: usize = 5;
 
-/// What has no pods itself.
+/// A workload that has no pods itself.
 #[derive(Debug, PartialEq)]
 pub enum Podless {
-    /// Why it has none, and what to do.
+    /// Why it has no pods, and what to do.
     Said(String),
-    /// The Jobs that it has made and that are under way: those have the pods.
+    /// The Jobs that it has made and that are running: these have the pods.
     Jobs(Vec<String>),
 }
 
-/// Why it has no pods; none where it is not there, has some, or is not for whoever asks to read.
+/// Returns why it has no pods. `None` if it does not exist, has pods, or the user may not read it.
 pub async fn look(cluster: &Cluster, namespace: &str, workload: &ReviewedWorkload) -> Option<Podless> {
     let name = &workload.name;
     let found = match &*workload.kind {
@@ -47,14 +48,14 @@ where
     serde_json::to_value(found).ok()
 }
 
-/// The same of what was read.
+/// The same for an object that was read.
 fn said(namespace: &str, workload: &ReviewedWorkload, found: &Value) -> Option<Podless> {
     let (kind, name) = (&*workload.kind, &*workload.name);
     let what = format!("{}/{name}", typed(kind).to_lowercase());
     let number = |pointer: &str| found.pointer(pointer).and_then(Value::as_i64);
     let made_by = found.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let made_by = made_by.and_then(|owners| owners.iter().find(|owner| owner["controller"] == true));
-    // Until its controller has come to it, its status says nothing.
+    // Until its controller has processed it, its status says nothing.
     let is_seen = number("/status/observedGeneration") >= number("/metadata/generation");
     let said = match kind {
         "CronJob" => return Some(of_cron_job(namespace, name, found)),
@@ -62,7 +63,7 @@ fn said(namespace: &str, workload: &ReviewedWorkload, found: &Value) -> Option<P
             "DaemonSet {name} is there and has no pods: none of the nodes is one that it is for (status.desiredNumberScheduled is 0), see its \
              nodeSelector, affinity and tolerations"
         ),
-        // Its pods are there, and whoever decides has not seen them, or knows them by another name.
+        // Its pods exist, but the operator has not seen them, or knows them by another name.
         "DaemonSet" if number("/status/currentNumberScheduled").unwrap_or(0) > 0 => return None,
         _ if number("/status/replicas").unwrap_or(0) > 0 => return None,
         _ if number("/spec/replicas") == Some(0) => {

@@ -1,4 +1,4 @@
-//! An answer, as people read it.
+//! The text of an answer, for people.
 
 use crds::card_review::{Block, CardReviewStatus, Count, Shortage};
 use k8s_openapi::jiff::SignedDuration;
@@ -10,10 +10,10 @@ const MOST_NAMES: usize = 5;
 /// How many queues are listed in one place.
 const MOST_QUEUES: usize = 5;
 
-/// How a sentence ends on who waits in vain, before what would help.
+/// How a sentence on a pod that waits in vain ends, before what would help.
 const IN_VAIN: &str = "; waiting can't help: ";
 
-/// The lines of an answer.
+/// Returns the lines of an answer.
 pub fn lines(status: &CardReviewStatus) -> Vec<String> {
     let mut lines = vec![status.message.clone()];
     for (index, block) in status.blocks.iter().enumerate() {
@@ -29,7 +29,7 @@ pub fn lines(status: &CardReviewStatus) -> Vec<String> {
 }
 
 fn of_block(number: usize, block: &Block) -> Vec<String> {
-    // What would help stands below, and that waiting can't, above.
+    // What would help is shown below, and that waiting can't help, above.
     let in_vain = format!("{IN_VAIN}{}", block.remedy);
     let message = block.message.strip_suffix(&in_vain).unwrap_or(&block.message);
     let mut lines = vec![
@@ -43,7 +43,7 @@ fn of_block(number: usize, block: &Block) -> Vec<String> {
     lines
 }
 
-/// Who has what is short.
+/// Says which queues hold what is short.
 fn holders(shortage: &Shortage) -> Option<String> {
     let (named, unnamed): (Vec<_>, Vec<_>) = shortage.holders.iter().partition(|holder| !holder.queue.is_empty());
     let held = named.iter().take(MOST_QUEUES);
@@ -62,7 +62,7 @@ fn holders(shortage: &Shortage) -> Option<String> {
     (!held.is_empty()).then(|| format!("{}{place} is held: {}", shortage.resource, held.join("; ")))
 }
 
-/// For whom it is kept, whose pods are not let in yet.
+/// Says for which workloads it is kept, whose pods are not let in yet.
 fn kept(shortage: &Shortage) -> Option<String> {
     let kept = shortage.kept.as_ref()?;
     let whom = pods(&kept.workloads);
@@ -73,7 +73,7 @@ fn kept(shortage: &Shortage) -> Option<String> {
     ))
 }
 
-/// Names of own pods and Jobs, and how many others there are.
+/// Lists the names of own pods and Jobs, and the number of others.
 fn pods(count: &Count) -> String {
     let mut parts: Vec<String> = count.own.iter().take(MOST_NAMES).cloned().collect();
     let named = i64::try_from(parts.len()).unwrap_or(i64::MAX);
@@ -86,7 +86,7 @@ fn pods(count: &Count) -> String {
     parts.join(", ")
 }
 
-/// Where it stands in its queue, and when it may be let in.
+/// Says where it stands in its queue, and when it may be let in.
 fn place(status: &CardReviewStatus) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(queue) = &status.queue {
@@ -98,7 +98,7 @@ fn place(status: &CardReviewStatus) -> Vec<String> {
     }
     if let Some(before) = &status.before {
         let before = pods(before);
-        // Of a queue that takes pods, before whoever comes next are all that wait.
+        // For a queue that takes pods, these are all pods that wait.
         let label = if status.admitted { "waits:  " } else { "before: " };
         lines.push(format!("{label}{}", if before.is_empty() { "nobody" } else { &before }));
     }

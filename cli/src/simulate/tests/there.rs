@@ -1,8 +1,8 @@
-//! What the files bring and is in the cluster already.
+//! Objects that the files contain and the cluster already has.
 
 use super::*;
 
-/// Whether it is there already or not, scripts are told of a pod of the files.
+/// Scripts are told of a pod of the files, whether or not it exists already.
 #[tokio::test]
 async fn a_pod_of_the_files_that_is_there_and_waits_is_told_as_waiting() {
     for (quota, expected) in [(0, NEVER), (1, 0)] {
@@ -21,7 +21,7 @@ async fn a_pod_of_the_files_that_is_there_and_waits_is_told_as_waiting() {
     }
 }
 
-/// A Job of one card, a pod of it as it is in a cluster, where it waits, and the Job as it is there.
+/// Returns a Job for one card, a waiting pod of it as a cluster has it, and the Job as the cluster has it.
 fn job_with_pod() -> (Value, Value, Value) {
     let job = json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "train" },
@@ -42,7 +42,7 @@ fn job_with_pod() -> (Value, Value, Value) {
     (job, pod, there)
 }
 
-/// Jobs are read from the cluster, unlike what else makes pods.
+/// Jobs are read from the cluster, unlike other objects that make pods.
 #[tokio::test]
 async fn the_pods_of_a_job_of_the_files_that_is_there_are_told_as_waiting() {
     for (quota, expected) in [(0, NEVER), (1, 0)] {
@@ -60,7 +60,7 @@ async fn the_pods_of_a_job_of_the_files_that_is_there_are_told_as_waiting() {
     }
 }
 
-/// As long as they end, the pods of a Job that is gone are there.
+/// The pods of a deleted Job exist until they have ended.
 #[tokio::test]
 async fn a_job_of_the_files_is_not_taken_for_one_that_is_gone() {
     let (job, pod, _) = job_with_pod();
@@ -71,7 +71,8 @@ async fn a_job_of_the_files_is_not_taken_for_one_that_is_gone() {
     assert_eq!((told.admitted.len(), code(&told)), (2, 0), "{told:#?}");
 }
 
-/// It would have been taken for one that runs: what it waits for was kept for it, and scripts were told that nobody waits.
+/// The Job would have been taken for a running one. Its cards would have been reserved for it, and scripts told that nothing
+/// waits.
 #[tokio::test]
 async fn a_job_of_the_files_that_is_there_and_held_is_told_as_waiting() {
     for (quota, expected) in [(2, NEVER), (4, 0)] {
@@ -94,7 +95,7 @@ async fn a_job_of_the_files_that_is_there_and_held_is_told_as_waiting() {
     }
 }
 
-/// What the door refuses in life is told, and simulated as it is there.
+/// A change that the door would refuse is reported, and the object is simulated as it is in the cluster.
 #[tokio::test]
 async fn a_queue_that_the_door_lets_nobody_change_so_stays_as_it_is() {
     let changed = |quota: &str| {

@@ -1,18 +1,18 @@
-//! Bars, as pictures that need no style of their own: policies of browsers allow none in the page.
+//! Bars, as pictures that need no style of their own: the browser policy of the pages allows no inline style.
 
 use maud::{Markup, html};
 
-/// How long a bar is, in its own unit.
+/// The length of a bar, in its own unit.
 const LENGTH: i64 = 1000;
 
 /// A part of a bar.
 pub struct Part<'t> {
     pub amount: i64,
-    /// How it looks.
+    /// The CSS class of the part.
     pub class: &'t str,
 }
 
-/// A bar of parts, with marks at some amounts; `text` says the same in words.
+/// Returns a bar of parts, with marks at some amounts. `text` says the same in words.
 pub fn bar(parts: &[Part<'_>], marks: &[(i64, &str)], whole: i64, text: &str) -> Markup {
     let whole = i128::from(whole.max(1));
     let place = |amount: i128| amount.clamp(0, whole) * i128::from(LENGTH) / whole;
@@ -47,7 +47,7 @@ pub fn bar(parts: &[Part<'_>], marks: &[(i64, &str)], whole: i64, text: &str) ->
 /// How many colours queues have.
 const COLOURS: usize = 8;
 
-/// The look of a queue, the same wherever it is.
+/// Returns the CSS class of a queue. It is the same in all pictures.
 pub fn of_queue(names: &[&str], queue: &str) -> String {
     let place = names.iter().position(|name| *name == queue).unwrap_or(0);
     format!("queue{}", place % COLOURS)

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::bars::{Part, bar, of_queue};
 use crate::top::state::State;
 
-/// A queue whose own pods hold a card: what pods of queues below it hold is told of with these.
+/// A queue whose own pods hold a card. What pods of queues below it hold is shown under these queues.
 struct Holder<'s> {
     queue: &'s str,
     own: OwnCards,
@@ -26,7 +26,7 @@ fn holders<'s>(state: &'s State, card: &str) -> Vec<Holder<'s>> {
     held.collect()
 }
 
-/// The tiles, and what their looks mean.
+/// Returns the tiles, and a legend.
 pub fn show(state: &State) -> Markup {
     let names: BTreeSet<_> = state.queues.iter().map(|queue| queue.queue.as_str()).collect();
     let names: Vec<_> = names.into_iter().collect();

@@ -21,25 +21,25 @@ pub use nodes::Asked as AskedNodes;
 /// How far back the history goes.
 const PAST: SignedDuration = SignedDuration::from_hours(24);
 
-/// As long as names of namespaces may be, in bytes.
+/// The longest name of a namespace, in bytes.
 const LONGEST_NAMESPACE: usize = 63;
 
-/// A tile for each card: free and total, and which queues have it.
+/// Returns a tile for each card: free and total, and which queues have it.
 pub async fn cards(cluster: &Cluster) -> Result<Markup, Failure> {
     Ok(cards::show(&State::without_nodes(cluster).await?))
 }
 
-/// Each node that is asked for, down to the shares of its cards.
+/// Returns each node that is asked for, down to the shares of its cards.
 pub async fn nodes(cluster: &Cluster, asked: &AskedNodes) -> Result<Markup, Failure> {
     Ok(nodes::show(&cluster.inventories().await?, asked))
 }
 
-/// Each queue's cards, against what it may have.
+/// Returns each queue's cards, compared with its quota.
 pub async fn queues(cluster: &Cluster) -> Result<Markup, Failure> {
     Ok(queues::show(&State::without_nodes(cluster).await?))
 }
 
-/// One queue, and what waits in it.
+/// Returns one queue, and what waits in it.
 pub async fn queue(cluster: &Cluster, name: &str) -> Result<Markup, Failure> {
     let state = State::without_nodes(cluster).await?;
     if !cluster
@@ -59,17 +59,17 @@ pub async fn queue(cluster: &Cluster, name: &str) -> Result<Markup, Failure> {
     Ok(queues::show_one(&state, name, status.as_ref()))
 }
 
-/// What happened in a namespace lately.
+/// Returns what happened in a namespace lately.
 pub async fn history(cluster: &Cluster, namespace: &str) -> Result<Markup, Failure> {
     let namespace = meant(cluster, namespace)?;
     let now = Timestamp::now();
-    // A day before now is a time that there was.
+    // A day before now can always be represented.
     let since = now.checked_sub(PAST).unwrap_or(Timestamp::UNIX_EPOCH);
     let history: History = history::read(cluster, Some(namespace), since).await?;
     Ok(past::show(&history, now, namespace))
 }
 
-/// Why something waits, where anything is asked about.
+/// Returns why something waits, if the user asked about anything.
 pub async fn why(cluster: &Cluster, what: &str, namespace: &str) -> Result<Markup, Failure> {
     let namespace = meant(cluster, namespace)?;
     let what = what.trim();
@@ -80,7 +80,7 @@ pub async fn why(cluster: &Cluster, what: &str, namespace: &str) -> Result<Marku
     Ok(why::show(what, namespace, &cluster.options, Some(lines)))
 }
 
-/// The namespace that is asked about; the one of the command where none is named. What it is called becomes a part of addresses.
+/// Returns the namespace that is asked about, or the command's if none is named. The name becomes a part of addresses.
 fn meant<'n>(cluster: &'n Cluster, named: &'n str) -> Result<&'n str, Failure> {
     let named = named.trim();
     if named.is_empty() {
@@ -93,7 +93,7 @@ fn meant<'n>(cluster: &'n Cluster, named: &'n str) -> Result<&'n str, Failure> {
     Ok(named)
 }
 
-/// What the user may not see, in words.
+/// Returns what the user may not see, in words.
 fn unseen(state: &State) -> Markup {
     html! {
         @for note in &state.unseen {

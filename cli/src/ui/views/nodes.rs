@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use super::bars::{Part, bar};
 
-/// Nodes of one page: more are no page for people, nor for their browsers.
+/// Nodes on one page. More are too many for people, and for their browsers.
 const MOST: usize = 500;
-/// As long as names of nodes may be.
+/// The longest name of a node.
 const LONGEST_NAME: usize = 253;
 /// The condition of nodes that take pods.
 const USABLE: &str = "NodeUsable";
@@ -19,18 +19,18 @@ pub struct Asked {
     /// The page, from 1 on.
     #[serde(default)]
     page: usize,
-    /// What their names have in them.
+    /// A text that the names of the nodes contain.
     #[serde(default)]
     name: String,
 }
 
 impl Asked {
-    /// The address of a page of the same nodes.
+    /// Returns the address of a page of the same nodes.
     fn address(&self, page: usize) -> String {
         format!("nodes?page={page}&name={}", self.name)
     }
 
-    /// The same, of what names of nodes can have in them: it becomes a part of addresses.
+    /// Keeps only characters that names of nodes can have, since the text becomes a part of addresses.
     fn in_letters_of_names(&self) -> Self {
         let is_part = |letter: &char| letter.is_ascii_alphanumeric() || ['-', '.'].contains(letter);
         Self {
@@ -40,14 +40,14 @@ impl Asked {
     }
 }
 
-/// A page of nodes by name, each with its cards.
+/// Returns a page of nodes by name, each with its cards.
 pub fn show(inventories: &[CardInventory], asked: &Asked) -> Markup {
     let asked = asked.in_letters_of_names();
     let is_meant = |node: &&CardInventory| node.spec.node_name.contains(&*asked.name);
     let mut nodes: Vec<_> = inventories.iter().filter(is_meant).collect();
     nodes.sort_by(|a, b| a.spec.node_name.cmp(&b.spec.node_name));
     let pages: Vec<_> = nodes.chunks(MOST).collect();
-    // Nodes may have gone since the address was made.
+    // Nodes may have disappeared since the address was made.
     let at = asked.page.clamp(1, pages.len().max(1));
     let page = pages.get(at - 1).copied().unwrap_or_default();
     html! {
@@ -98,7 +98,7 @@ pub fn show(inventories: &[CardInventory], asked: &Asked) -> Markup {
     }
 }
 
-/// Where part of a name is asked for.
+/// Returns the field in which the user enters a part of a name.
 fn finder(asked: &Asked) -> Markup {
     html! {
         form method="get" action="nodes" {
@@ -109,7 +109,7 @@ fn finder(asked: &Asked) -> Markup {
     }
 }
 
-/// Which nodes are shown, of how many.
+/// Says which nodes are shown, of how many.
 fn range(nodes: &[&CardInventory], at: usize, on_page: usize, all: usize) -> String {
     let found = nodes.len();
     let of = if found == all {
@@ -124,7 +124,7 @@ fn range(nodes: &[&CardInventory], at: usize, on_page: usize, all: usize) -> Str
     format!("{first} to {} of {of}, by name.", first + on_page - 1)
 }
 
-/// A card that is shared: its compute and its memory.
+/// Returns a card that is shared: its compute and its memory.
 fn share(gpu: &SharedGpu) -> Markup {
     let text = format!(
         "card {}: {} of 100 compute, {} of {} MiB, {} containers",
@@ -147,7 +147,7 @@ fn share(gpu: &SharedGpu) -> Markup {
     }
 }
 
-/// How hot: by how much is used.
+/// Returns the colour on the heat map, by how much is used.
 fn heat(used: i64, whole: i64) -> &'static str {
     match (i128::from(used) * 4).checked_div(i128::from(whole)) {
         None | Some(..=0) => "heat0",

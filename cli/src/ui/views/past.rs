@@ -1,16 +1,16 @@
-//! The last 24 hours: a strip, and what it shows in words.
+//! The last 24 hours: a strip, and its contents in words.
 
 use k8s_openapi::jiff::Timestamp;
 use maud::{Markup, html};
 
 use crate::history::{Entry, History, What};
 
-/// How long the strip is, in its own unit.
+/// The length of the strip, in its own unit.
 const LENGTH: i64 = 1440;
-/// Entries that are listed, the youngest.
+/// How many entries are listed; the newest are.
 const MOST: usize = 200;
 
-/// What happened in a namespace.
+/// Shows what happened in a namespace.
 pub fn show(history: &History, now: Timestamp, namespace: &str) -> Markup {
     let young = history.entries.iter().rev();
     html! {
@@ -59,7 +59,7 @@ pub fn show(history: &History, now: Timestamp, namespace: &str) -> Markup {
     }
 }
 
-/// Where on the strip an entry is.
+/// Returns where on the strip an entry is.
 fn place(entry: &Entry, since: Timestamp, now: Timestamp) -> i64 {
     let whole = now.duration_since(since).as_secs().max(1);
     let at = entry.time.duration_since(since).as_secs().clamp(0, whole);

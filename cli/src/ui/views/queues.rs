@@ -8,7 +8,7 @@ use crate::queue::in_one_line;
 use crate::subject::typed;
 use crate::top::state::{QueueRow, State};
 
-/// All queues, card by card.
+/// Returns all queues, card by card.
 pub fn show(state: &State) -> Markup {
     html! {
         @if state.queues.is_empty() {
@@ -21,7 +21,7 @@ pub fn show(state: &State) -> Markup {
     }
 }
 
-/// One queue: its cards, and what waits, first to go first.
+/// Returns one queue: its cards, and what waits, the next to go first.
 pub fn show_one(state: &State, name: &str, status: Option<&CardUsageStatus>) -> Markup {
     html! {
         h2 { "Queue " (name) }

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::history::{Entry, History, Source, What};
 use crate::top::state::{CardRow, QueueRow, State};
 
-/// What somebody may call their things, or write into messages.
+/// Text that a user may put into names or messages.
 const HOSTILE: &str = r#"<script>alert(1)</script>"'&"#;
 
 fn state(name: &str) -> State {
@@ -176,7 +176,7 @@ fn a_job_that_waits_is_one_line_with_its_pods_and_cards() {
     for part in [
         "2 of 2 that wait (9 pods in all), first to go first",
         r#"href="why?namespace=team&amp;what=job/train">Job team/train</a></td><td class="amount">8</td><td>A100 x16</td><td>R: M</td>"#,
-        // A controller that Kubernetes does not know is asked about as its pods name it.
+        // A controller of a kind unknown to Kubernetes is asked about as its pods name it.
         "what=Notebook/nb",
     ] {
         assert!(page.contains(part), "{part} is missing: {page}");
@@ -189,14 +189,14 @@ fn the_command_to_copy_does_nothing_else() {
     assert!(page.contains("kubectl card why 'p; rm -rf ~' -n team"), "{page}");
     let options = ["--context", "the lab", "--as", "jane"].map(str::to_owned);
     let page = why::show("job/train", "team", &options, Some(Ok(Vec::new()))).into_string();
-    // It asks the cluster that the page is about, as whom the page asks.
+    // The command asks the same cluster as the page, and as the same user.
     assert!(
         page.contains("kubectl card why job/train -n team --context 'the lab' --as jane<"),
         "{page}"
     );
 }
 
-/// What a page of nodes is asked by in its address.
+/// Parses the query in the address of a page of nodes.
 fn asked(query: &str) -> nodes::Asked {
     actix_web::web::Query::<nodes::Asked>::from_query(query)
         .unwrap()
@@ -232,7 +232,7 @@ fn more_nodes_than_a_page_holds_have_several_each_with_an_address() {
         assert!(page.contains(&current), "{page}");
     }
     assert_eq!(seen, 1_200);
-    // Nodes that went since the address was made, and numbers that there never were.
+    // Nodes that disappeared since the address was made, and page numbers that never existed.
     assert!(page("page=9").contains("<h2>gpu-1199</h2>") && page("page=0").contains("<h2>gpu-0000</h2>"));
     let some = page("name=gpu-07");
     assert_eq!(tiles(&some), 100);

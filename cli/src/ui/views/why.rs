@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::failure::Failure;
 
-/// The question, and the answer where there is one. These options make a command ask the same cluster, as the same user.
+/// Returns the question, and the answer if there is one. With `options`, a command asks the same cluster as the same user.
 pub fn show(what: &str, namespace: &str, options: &[String], answered: Option<Result<Vec<String>, Failure>>) -> Markup {
     html! {
         form action="why" method="get" {
@@ -31,7 +31,7 @@ pub fn show(what: &str, namespace: &str, options: &[String], answered: Option<Re
     }
 }
 
-/// A word as shells take it for one: what is copied does nothing else.
+/// Quotes a word for shells, so that a copied command does nothing else.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
