@@ -1,5 +1,5 @@
-//! Devices as drivers publish them, read by small code of the simulator's own: which there are, which cards they are, and which of
-//! them a selector means. Both the scheduler of these worlds and the judge go by it, and nothing that decides does.
+//! Devices as drivers publish them, read by small code of the simulator's own: which devices exist, which cards they are,
+//! and which ones a selector means. The scheduler of these worlds and the judge use it; no code that decides does.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use serde_json::Value;
 /// The driver of the cards in these worlds.
 pub const NVIDIA: &str = "gpu.nvidia.com";
 
-/// A device of a pool that is complete.
+/// A device of a complete pool.
 #[derive(Debug, Clone, Copy)]
 pub struct Device<'a> {
     /// The node that has it.
     pub node: &'a str,
-    /// Its driver, its pool, and its name there.
+    /// Its driver, its pool, and its name in the pool.
     pub id: [&'a str; 3],
-    /// What the slice says of it.
+    /// What the slice says about the device.
     pub says: &'a Value,
 }
 
 impl<'a> Device<'a> {
-    /// An attribute in its driver's domain, where that is a text.
+    /// Returns an attribute in the driver's domain, if it is a text.
     pub fn attribute(&self, name: &str) -> Option<&'a str> {
         self.says["attributes"][name]["string"].as_str()
     }
@@ -31,7 +31,8 @@ impl<'a> Device<'a> {
         taints.any(|taint| taint["effect"] == "NoSchedule" || taint["effect"] == "NoExecute")
     }
 
-    /// The card that it is, and the resource by which a device plugin would count such cards; none of other drivers and types.
+    /// Returns the device's card, and the resource by which a device plugin would count such cards. `None` for other drivers
+    /// and types.
     pub fn card(&self) -> Option<(String, String)> {
         let product = self.attribute("productName")?.replace(' ', "-");
         match self.attribute("type")? {
@@ -49,7 +50,7 @@ impl<'a> Device<'a> {
     }
 }
 
-/// All devices of these slices, of whichever pool and generation, of which `is_meant`.
+/// Returns the devices of these slices, of any pool and generation, for which `is_meant` holds.
 fn of_slices<'a>(
     slices: impl IntoIterator<Item = &'a Value>,
     is_meant: impl Fn(&Value) -> bool,
@@ -68,7 +69,7 @@ fn of_slices<'a>(
     })
 }
 
-/// The driver and the name of a slice's pool.
+/// Returns the driver and the name of a slice's pool.
 fn pool(slice: &Value) -> (&str, &str) {
     (
         slice["spec"]["driver"].as_str().unwrap_or_default(),
@@ -76,7 +77,7 @@ fn pool(slice: &Value) -> (&str, &str) {
     )
 }
 
-/// The devices that count: of each pool those of its newest generation, where all its slices are there.
+/// Returns the devices that count: of each pool those of its newest generation, if all slices of that are there.
 pub fn complete<'a>(slices: impl Iterator<Item = &'a Value> + Clone) -> Vec<Device<'a>> {
     let generation = |slice: &Value| slice["spec"]["pool"]["generation"].as_i64().unwrap_or(0);
     let mut newest = BTreeMap::new();
@@ -97,18 +98,18 @@ pub fn complete<'a>(slices: impl Iterator<Item = &'a Value> + Clone) -> Vec<Devi
     of_slices(slices, counts).collect()
 }
 
-/// All devices that some slice names, of pools that are incomplete or about to be replaced as well.
+/// Returns all devices that any slice names, including those of incomplete and outdated pools.
 pub fn all<'a>(slices: impl Iterator<Item = &'a Value>) -> Vec<Device<'a>> {
     of_slices(slices, |_| true).collect()
 }
 
-/// Whether all selectors of a class, or of a request, mean a device.
+/// Whether all selectors of a class or request match a device.
 pub fn selects(selectors: &Value, device: &Device<'_>) -> bool {
     let mut selectors = selectors.as_array().into_iter().flatten();
     selectors.all(|selector| means(selector["cel"]["expression"].as_str().unwrap_or_default(), device))
 }
 
-/// Whether an expression means a device: terms of a few forms, of which all must hold.
+/// Whether an expression matches a device. It has terms of a few forms, all of which must hold.
 fn means(expression: &str, device: &Device<'_>) -> bool {
     expression.split(" && ").all(|term| {
         let quoted = |text: &str| text.strip_prefix('\'')?.strip_suffix('\'').map(str::to_owned);
@@ -121,7 +122,7 @@ fn means(expression: &str, device: &Device<'_>) -> bool {
         else {
             return false;
         };
-        // What a device does not have is an error, and an error selects nothing.
+        // An attribute that a device does not have is an error, and an error selects nothing.
         let of = |name: &str| device.attribute(name).filter(|_| domain == device.id[0]);
         if let Some((name, value)) = rest.split_once(" == ") {
             return quoted(value).is_some_and(|value| of(name) == Some(&value));

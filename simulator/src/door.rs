@@ -1,4 +1,4 @@
-//! The door: the real webhook's, asked whenever something is created or changed that it looks at, as the API server asks it.
+//! The door: the real webhook, asked as the API server asks it about every creation and change that it is registered for.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -27,7 +27,7 @@ use crate::objects::{
     VOLCANO_JOBS,
 };
 
-/// The real webhook, which knows at once whatever is stored.
+/// The real webhook. It knows at once whatever is stored.
 pub struct Door {
     webhook: Webhook,
     seen: Arc<Seen>,
@@ -81,7 +81,7 @@ impl Lookups for Seen {
                 let pods_of = self.pods_of.lock().unwrap_or_else(PoisonError::into_inner);
                 Found::PodsOf(pods_of.get(queue).copied().unwrap_or(0))
             }
-            // Claims change nothing but what is refused for certain, of which worlds made at random have none.
+            // Claims matter only for refusals that are certain, which do not occur in random worlds.
             Lookup::Claim { .. } | Lookup::ClaimTemplate { .. } => Found::Claim(None),
             Lookup::Class(_) => Found::Class(None),
         };
@@ -90,7 +90,7 @@ impl Lookups for Seen {
 }
 
 impl Door {
-    /// Takes in what has been stored; none for what is gone.
+    /// Takes in what has been stored; `None` for a removed object.
     pub fn see(&mut self, resource: &Resource, key: &Key, object: Option<&Value>) {
         let knowledge = &self.seen.knowledge;
         let name = Box::<str>::from(&*key.name);
@@ -140,7 +140,7 @@ impl Door {
         }
     }
 
-    /// Asks whether something may be created or changed, and lets be written on it what the webhook writes.
+    /// Asks whether something may be created or changed, and applies what the webhook writes on it.
     pub fn review(
         &self,
         who: &str,
@@ -149,7 +149,7 @@ impl Door {
         before: Option<&Value>,
         object: &mut Value,
     ) -> Result<(), Refusal> {
-        // As the webhook's configurations have it: these namespaces are nobody's business, and the operator resumes Jobs.
+        // The webhook's configurations leave these namespaces out, and the operator may resume Jobs.
         if EXEMPT_NAMESPACES.contains(&&*key.namespace) || (who.starts_with("operator") && resource == &JOBS) {
             return Ok(());
         }
@@ -223,7 +223,7 @@ fn read<T: DeserializeOwned>(object: &Value) -> Option<T> {
     T::deserialize(object).ok()
 }
 
-/// Who that is to the API server.
+/// Returns the user name that the API server knows an author by.
 fn user(who: &str) -> String {
     match who {
         "user" => "alice".to_owned(),

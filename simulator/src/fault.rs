@@ -1,4 +1,4 @@
-//! What goes wrong, as steps of a history.
+//! Faults, as steps of a history.
 
 use std::time::Duration;
 
@@ -18,42 +18,42 @@ use crate::seat::Seat;
 
 /// What operators watch.
 const WATCHED: [&Resource; 6] = [&PODS, &NODES, &QUEUES, &NAMESPACES, &POD_GROUPS, &JOBS];
-/// The same where there are devices.
+/// What they watch besides if there are devices.
 const WATCHED_BESIDES: [&Resource; 3] = [&SLICES, &RESOURCE_CLAIMS, &DEVICE_CLASSES];
 /// The Lease that operators hold.
 const LEASE: &str = "operator";
 
-/// One thing that goes wrong.
+/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Something befalls the next request of a kind.
+    /// A fault of the next request of a kind.
     Request(Whose, What),
-    /// Writes of a kind are refused with this HTTP status for so long, as by a policy of somebody else's.
+    /// Writes of a kind are refused with this HTTP status for this time, as by a policy of another owner.
     Forbid(Forbidden, u16, Duration),
-    /// What is watched of a kind is told so much later from now on.
+    /// Watches on a kind deliver this much later from now on.
     Lag(&'static Resource, Duration),
-    /// The watches on a kind end, or all.
+    /// The watches on a kind end, or all watches.
     Watch(Option<&'static Resource>, End),
-    /// The watches on a kind tell nothing any more, until they are found to be dead.
+    /// The watches on a kind deliver nothing more, until they are found to be dead.
     Silence(&'static Resource),
-    /// The API server forgets what has been, and all watches end.
+    /// The API server forgets the past, and all watches end.
     Forget,
-    /// Nobody reaches the API server for so long.
+    /// The API server is unreachable for this time.
     Down(Duration),
-    /// The operator of this seat is killed, and another one is started after so long.
+    /// The operator of this seat is killed, and another one is started after this time.
     Crash(usize, Duration),
-    /// The operator of this seat stands still for so long.
+    /// The operator of this seat is frozen for this time.
     Freeze(usize, Duration),
-    /// The clock on the wall jumps forward.
+    /// The wall clock jumps forward.
     Jump(Duration),
-    /// It is set back.
+    /// The wall clock is set back.
     SetBack(Duration),
-    /// Somebody else writes another holder into the Lease.
+    /// Another client writes another holder into the Lease.
     TakeLease,
 }
 
 impl Fault {
-    /// Draws one. Watches fall silent for minutes only where there is `patience`.
+    /// Draws a fault. Watches fall silent for minutes only with `patience`.
     pub fn draw(dice: &mut Dice, seats: usize, patience: bool, has_devices: bool) -> Self {
         let besides = if has_devices { &WATCHED_BESIDES[..] } else { &[] };
         let kind = dice.random_range(0..WATCHED.len() + besides.len());
@@ -76,7 +76,8 @@ impl Fault {
         }
     }
 
-    /// Draws what is refused for a while, as long as half an hour: for longer than the world takes to come to rest, or not.
+    /// Draws writes that are refused for a while, up to half an hour: longer than the world takes to come to rest, or
+    /// shorter.
     pub fn draw_refusal(dice: &mut Dice) -> Self {
         let kinds = [
             Forbidden::Conditions,
@@ -91,7 +92,7 @@ impl Fault {
         Self::Forbid(kind, code, Duration::from_secs(dice.random_range(1..most)))
     }
 
-    /// Draws how the clock comes to run ahead by more than anything waits for, or is set back by as much as it runs ahead.
+    /// Draws a clock that runs ahead by more than anything waits for, or that is set back by as much as it runs ahead.
     pub fn draw_clock(dice: &mut Dice, ahead: &mut Option<Duration>) -> Self {
         if let Some(ahead) = ahead.take() {
             return Self::SetBack(ahead);
@@ -101,7 +102,7 @@ impl Fault {
         Self::Jump(time)
     }
 
-    /// Lets it happen; returns what time it is then.
+    /// Carries the fault out. Returns the time afterwards.
     pub fn take(&self, now: Timestamp, state: &mut State, seats: &mut [Seat]) -> Timestamp {
         let after = |time: Duration| now.checked_add(time).unwrap_or(now);
         match *self {
@@ -136,7 +137,7 @@ impl Fault {
             Self::Jump(time) => return after(time),
             Self::SetBack(time) => return now.checked_sub(time).unwrap_or(now),
             Self::TakeLease => {
-                // Who can't be found there has not been taken anything from.
+                // If there is no Lease, nobody can lose it.
                 let _ = state
                     .objects
                     .change(&"user".into(), &LEASES, &Key::new(NAMESPACE, LEASE), |lease| {
@@ -162,7 +163,8 @@ fn draw_request(dice: &mut Dice) -> Fault {
     let time = Duration::from_millis(dice.random_range(1..20_000));
     let what = match dice.random_range(0..8) {
         0 => What::Refused([429, 500, 503, 504][dice.random_range(0..4)]),
-        // What is refused for good is left out of what is shown, rightly: only what lets a pod in is tried again then.
+        // A write that is refused for good is rightly missing from what is shown. Only the write that lets a pod in is tried
+        // again then.
         1 if whose == Whose::Admission => What::Refused([403, 409, 422][dice.random_range(0..3)]),
         1..4 => What::Unanswered,
         4 => What::Late(time),

@@ -1,5 +1,5 @@
-//! Worlds made at random around the real operator: users, controllers, a scheduler and nodes that act on the objects of an
-//! API server inside this process, faults between any two steps, and a judge that looks at the objects alone.
+//! Random worlds around the real operator. Users, controllers, a scheduler and nodes act on the objects of an API server
+//! inside this process, faults strike between any two steps, and a judge looks at the objects alone.
 
 pub mod api;
 mod devices;
@@ -14,5 +14,5 @@ pub mod tally;
 pub mod world;
 mod writes;
 
-/// What is drawn is drawn from this: one seed, one history, whatever the machine.
+/// The source of everything that is drawn. One seed gives one history, on every machine.
 pub type Dice = rand::rngs::StdRng;

@@ -1,4 +1,4 @@
-//! What the API server stores: objects by resource, namespace and name, and who wrote what when.
+//! The objects that the API server stores, by resource, namespace and name, and the record of who wrote what and when.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -22,11 +22,11 @@ pub struct Resource {
     pub plural: &'static str,
     pub kind: &'static str,
     pub is_namespaced: bool,
-    /// Whether its status is written apart from the rest.
+    /// Whether its status is written separately.
     pub has_status: bool,
 }
 
-/// Each is there once: it is asked all the time which one something is.
+/// Each resource is one static, so comparing addresses is enough; the comparison is made all the time.
 impl PartialEq for Resource {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
@@ -36,7 +36,7 @@ impl PartialEq for Resource {
 impl Ord for Resource {
     fn cmp(&self, other: &Self) -> Ordering {
         let name = |of: &Self| (of.group, of.version, of.plural);
-        // What is looked for is there as a rule, and is the same one.
+        // The resource looked for usually exists, and is the same static.
         if self == other {
             Ordering::Equal
         } else {
@@ -105,7 +105,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key of this namespace and name.
+    /// A key with this namespace and name.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -124,63 +124,63 @@ impl fmt::Display for Key {
     }
 }
 
-/// What the API server refuses, as its HTTP status says it.
+/// A refusal by the API server, as its HTTP status says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// 404.
     NotFound,
-    /// 409, of an object that is there already.
+    /// 409, for an object that exists already.
     AlreadyExists,
-    /// 409, of a version that is no longer the newest, or another object's uid.
+    /// 409, for an outdated version, or the uid of another object.
     Conflict,
     /// 422.
     Invalid(String),
-    /// 403, of who asks to be let in by a webhook.
+    /// 403, for an object that a webhook refuses.
     Denied(String),
 }
 
-/// One change of an object, as the watches tell it and the audit log names its author.
+/// One change of an object, as watches deliver it and the audit log attributes it.
 #[derive(Debug, Clone)]
 pub struct Write {
-    /// Who wrote: a program of this world, such as `operator-0`, `scheduler`, `user`.
+    /// The author: a program of this world, such as `operator-0`, `scheduler`, `user`.
     pub who: Arc<str>,
-    /// When, in this world's time.
+    /// The time in this world.
     pub at: Timestamp,
-    /// The same by a clock that nobody sets: how long the world had been there.
+    /// The same by a clock that nobody sets: the age of the world.
     pub age: Duration,
-    /// By the same clock, when its author sent it.
+    /// By the same clock, when the author sent it.
     pub sent: Duration,
-    /// The resource version that it made. They grow by one.
+    /// The resource version that the write made. Versions grow by one.
     pub version: u64,
-    /// What kind of object.
+    /// The kind of object.
     pub resource: &'static Resource,
-    /// Which one.
+    /// Which object.
     pub key: Key,
-    /// None for a creation.
+    /// `None` for a creation.
     pub before: Option<Arc<Value>>,
-    /// None for a deletion.
+    /// `None` for a deletion.
     pub after: Option<Arc<Value>>,
 }
 
 /// All objects, and the writes that made them.
 ///
-/// It knows what every object has (metadata, versions, deletion); what single kinds ask for is the API server's and the
-/// controllers' business.
+/// It knows what all objects have in common (metadata, versions, deletion). What a single kind requires is up to the API
+/// server and the controllers.
 #[derive(Debug)]
 pub struct Objects {
     by_resource: BTreeMap<&'static Resource, BTreeMap<Key, Arc<Value>>>,
     writes: Vec<Write>,
     version: u64,
     uids: u64,
-    /// Who is asked before anything is stored; nobody where the webhook is not what matters.
+    /// The webhook that is asked before anything is stored; `None` in worlds where the webhook does not matter.
     door: Option<Door>,
-    /// Whether it serves devices and claims for them, as of Kubernetes 1.34.
+    /// Whether devices and claims for them are served, as of Kubernetes 1.34.
     pub has_devices: bool,
-    /// How long this world has been there: unlike [`Self::now`], no clock that jumps.
+    /// How long this world has existed: unlike [`Self::now`], a clock that does not jump.
     pub age: Duration,
-    /// When what is carried out now was sent, where that was earlier.
+    /// When the current request was sent, if that was earlier.
     pub sent: Option<Duration>,
-    /// The time in this world; written on what is created and deleted.
+    /// The time in this world, which is written on objects that are created and deleted.
     pub now: Timestamp,
 }
 
@@ -200,7 +200,7 @@ impl Objects {
         }
     }
 
-    /// The same behind the real webhook, which looks at what is created and changed from now on.
+    /// The same behind the real webhook, which from now on checks what is created and changed.
     #[must_use]
     pub fn behind_door(mut self) -> Self {
         let mut door = Door::default();
@@ -213,12 +213,12 @@ impl Objects {
         self
     }
 
-    /// Whether it knows objects of this kind.
+    /// Whether objects of this kind are served.
     pub fn serves(&self, resource: &Resource) -> bool {
         self.has_devices || resource.group != SLICES.group
     }
 
-    /// Time has gone on until then, if that is later than now.
+    /// Lets time go on until `now`, if that is later.
     pub fn pass_until(&mut self, now: Timestamp) {
         if now > self.now {
             self.age += now.duration_since(self.now).unsigned_abs();
@@ -236,7 +236,7 @@ impl Objects {
         &self.writes[self.writes.partition_point(|write| write.version <= version)..]
     }
 
-    /// All writes, of which it knows nothing from now on.
+    /// Returns all writes, and forgets them.
     pub fn take_writes(&mut self) -> Vec<Write> {
         std::mem::take(&mut self.writes)
     }
@@ -291,10 +291,9 @@ impl Objects {
         Ok(self.store(who, resource, key, None, object))
     }
 
-    /// Changes an object: `change` gets what is there. A change that leaves it as it is writes nothing.
+    /// Changes an object: `change` gets the stored one. A change that leaves it as it is writes nothing.
     ///
-    /// Where `object.metadata.resourceVersion` or `uid` come out of `change` other than they were, that is a conflict, as
-    /// where a client sends an old object.
+    /// If `change` alters `metadata.resourceVersion` or `uid`, that is a conflict, as when a client sends an old object.
     pub fn change(
         &mut self,
         who: &Arc<str>,
@@ -329,8 +328,8 @@ impl Objects {
         Ok(self.store(who, resource, key.clone(), Some(before), after))
     }
 
-    /// Asks for an object's end. A pod that runs on a node stays until its kubelet has stopped it ([`Self::finish`]), an object
-    /// with finalizers until they are gone; everything else goes at once.
+    /// Requests the deletion of an object. A pod that runs on a node stays until its kubelet has stopped it
+    /// ([`Self::finish`]), and an object with finalizers until they are gone. Everything else is removed at once.
     pub fn delete(&mut self, who: &Arc<str>, resource: &'static Resource, key: &Key) -> Result<(), Refusal> {
         let before = Arc::clone(self.get(resource, key).ok_or(Refusal::NotFound)?);
         let runs = resource == &PODS
@@ -346,7 +345,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Removes an object, whatever holds it back: what a kubelet does with a pod that has stopped.
+    /// Removes an object whatever holds it back, as a kubelet does with a pod that has stopped.
     pub fn finish(&mut self, who: &Arc<str>, resource: &'static Resource, key: &Key) -> Result<(), Refusal> {
         let before = Arc::clone(self.get(resource, key).ok_or(Refusal::NotFound)?);
         self.forget(who, resource, key, &before);
@@ -408,7 +407,7 @@ impl Objects {
     }
 }
 
-/// The `apiVersion` of its objects.
+/// Returns the `apiVersion` of the resource's objects.
 pub fn api_version(resource: &Resource) -> String {
     if resource.group.is_empty() {
         resource.version.to_owned()
@@ -417,7 +416,7 @@ pub fn api_version(resource: &Resource) -> String {
     }
 }
 
-/// A time as `metav1.Time` writes it: to the second.
+/// Formats a time as `metav1.Time` does: to the second.
 fn seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }

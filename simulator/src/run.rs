@@ -1,4 +1,4 @@
-//! One run: a world, operators and faults from one seed, step by step, judged after each.
+//! One run: a world, operators and faults from one seed, judged after each step.
 
 mod asked;
 mod besides;
@@ -26,18 +26,18 @@ use besides::Besides;
 
 /// When every world begins.
 const BEGIN: i64 = 1_800_000_000;
-/// The longest time that an operator runs before another one does.
+/// The longest time that one operator runs before another one does.
 const SLICE: Duration = Duration::from_millis(100);
-/// The same where nothing happens any more.
+/// The same once nothing happens any more.
 const QUIET_SLICE: Duration = Duration::from_secs(1);
 /// How many operators there are.
 const SEATS: usize = 2;
-/// How long what happens may take to reach an operator: while the API server can't be reached, and until a watch is found dead.
+/// How long an event may take to reach an operator: while the API server is unreachable, and until a dead watch is noticed.
 const LAG: SignedDuration = SignedDuration::from_secs(100);
-/// The same where watches fall silent.
+/// The same in worlds where watches fall silent.
 const LONG_LAG: SignedDuration = SignedDuration::from_secs(400);
-/// How long after the last fault, beyond what its consequences may be on their way, a gang may be cut in two: the time that another
-/// operator takes to lead, read everything, and let the rest in.
+/// How long a gang may be cut in two after the last fault, beyond the time that consequences of the fault may be on their
+/// way: the time that another operator needs to lead, to read everything, and to let the rest in.
 const HEALS: SignedDuration = SignedDuration::from_secs(200);
 
 /// What is drawn.
@@ -46,21 +46,21 @@ const HEALS: SignedDuration = SignedDuration::from_secs(200);
 pub struct Options {
     /// How many steps are taken before the world comes to rest.
     pub steps: usize,
-    /// Of how many steps one is a fault; 0 for none.
+    /// One of so many steps is a fault; 0 for no faults.
     pub faults: u32,
     /// Whether the world comes to rest at the end, and is judged then.
     pub rests: bool,
-    /// Whether there are devices that drivers publish, in some worlds.
+    /// Whether drivers publish devices, in some worlds.
     pub devices: bool,
     /// Whether writes of some kind are refused for a while, in some worlds.
     pub refusals: bool,
-    /// Whether users write on what is there, in some worlds.
+    /// Whether users edit existing objects, in some worlds.
     pub edits: bool,
-    /// Whether more is asked for than there is, so that much is taken back, in some worlds.
+    /// Whether more is asked for than there is, so that much is reclaimed, in some worlds.
     pub crowded: bool,
-    /// Whether keys of the configuration are written that seldom are, in some worlds.
+    /// Whether rarely used keys of the configuration are written, in some worlds.
     pub keys: bool,
-    /// Whether the clock on the wall runs ahead and is set back, in some worlds.
+    /// Whether the wall clock runs ahead and is set back, in some worlds.
     pub clock: bool,
 }
 
@@ -80,50 +80,50 @@ impl Default for Options {
     }
 }
 
-/// One thing that happens, and for how long operators run then.
+/// One event, and how long operators then run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// What happens.
     pub what: Happening,
-    /// How long nothing else happens then.
+    /// How long nothing else happens afterwards.
     pub pause: Duration,
 }
 
 /// What happens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Happening {
-    /// In the world.
+    /// An event in the world.
     World(world::Step),
-    /// Between it and the operators.
+    /// A fault between the world and the operators.
     Fault(Fault),
 }
 
-/// What is broken, and what had happened.
+/// A broken rule, and what had happened before.
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// The rule.
     pub rule: &'static str,
-    /// How.
+    /// In which way it is broken.
     pub what: String,
-    /// All steps up to then.
+    /// All steps so far.
     pub history: Vec<Step>,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// How many steps were taken.
     pub steps: usize,
-    /// Who wrote what.
+    /// The writes, with their authors.
     pub writes: Vec<Write>,
     /// What happened.
     pub tally: Tally,
-    /// What is broken.
+    /// The broken rule, if one is.
     pub failure: Option<Failure>,
 }
 
 impl Outcome {
-    /// Who wrote what, one line for each write: what differs is looked for in each, so only whoever shows them asks.
+    /// Returns the writes, one line each. Lines show what differs, which is costly, so they are computed only on demand.
     pub fn told(&self) -> Vec<String> {
         self.writes.iter().map(tell).collect()
     }
@@ -170,13 +170,13 @@ struct Run {
     server: Server,
     seats: Vec<Seat>,
     judge: Judge,
-    /// What no write and no step tells.
+    /// What no write and no step shows.
     tally: Tally,
 }
 
 impl Run {
     fn begin(seed: u64, options: &Options) -> (Self, Dice) {
-        // What kube waits for between two tries is drawn from there.
+        // kube draws its pauses between two tries from this generator.
         fastrand::seed(seed);
         note_panics();
         let mut dice = Dice::seed_from_u64(seed);
@@ -223,7 +223,7 @@ impl Run {
             match &step.what {
                 Happening::World(step) => self.world.take(step, &mut state.objects),
                 Happening::Fault(Fault::Crash(seat, back_in)) => {
-                    // What it held is dropped, and its watches take themselves off the list.
+                    // What the operator held is dropped, and its watches unregister.
                     state.settle(|who| who == name(*seat));
                     drop(state);
                     if let Some(seat) = self.seats.get_mut(*seat) {
@@ -263,7 +263,7 @@ impl Run {
         judged.err().map(|broken| (broken.rule, broken.what))
     }
 
-    /// Lets everybody run for so long.
+    /// Lets everything run for this time.
     fn pass(&mut self, mut time: Duration, slice: Duration) -> io::Result<()> {
         while !time.is_zero() {
             let slice = time.min(slice);
@@ -308,7 +308,7 @@ thread_local! {
     static PANICKED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Notes who panics, besides showing it.
+/// Records panics, besides showing them.
 fn note_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! A seat of an operator: the real one, started, stopped, killed and started anew, on a clock that goes as it is told.
+//! A seat of an operator: the real operator, started, stopped, killed and restarted, with a clock that the simulator sets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,33 +20,33 @@ use tokio::time::{advance, sleep};
 
 use crate::api::Server;
 
-/// How long the kubelet takes to start an operator again that has ended.
+/// How long the kubelet takes to restart an operator that has ended.
 const RESTART: Duration = Duration::from_secs(2);
 
-/// Where an operator runs, if one does.
+/// A place where an operator runs, or none at the moment.
 pub struct Seat {
     name: String,
     server: Server,
     running: Option<Running>,
     /// When the kubelet starts it.
     start_at: Timestamp,
-    /// Until when its process is stopped, and since when.
+    /// Until when the process is frozen, and since when.
     frozen: Option<(Timestamp, Timestamp)>,
 }
 
-/// An operator that runs. Dropped, it is gone as a process that is killed is: whatever it was at.
+/// A running operator. Dropping it is like killing the process, whatever it was doing.
 struct Running {
     runtime: Runtime,
     task: JoinHandle<anyhow::Result<()>>,
-    /// Kept, since without it nobody could say stop; and nobody does but the kubelet.
+    /// Kept, since without it the stop signal could not be sent. Only the kubelet sends it.
     stop: Arc<Herald>,
     _questions: extender::Questions,
-    /// Where people ask what waits for what.
+    /// Where users ask why something waits.
     inquiries: Inquiries,
 }
 
 impl Seat {
-    /// A seat with this name, from which an operator is started at once.
+    /// A seat with this name. It starts an operator at once.
     pub fn new(name: String, server: Server, now: Timestamp) -> Self {
         Self {
             name,
@@ -57,21 +57,21 @@ impl Seat {
         }
     }
 
-    /// Kills the operator; the kubelet starts another one after a while.
+    /// Kills the operator. The kubelet starts another one after a while.
     pub fn crash(&mut self, now: Timestamp, back_in: Duration) {
         self.running = None;
         self.frozen = None;
         self.start_at = now.checked_add(back_in).unwrap_or(now);
     }
 
-    /// Stops the operator's process until then, as a machine does that has other things to do.
+    /// Freezes the operator's process until then, as a busy machine does.
     pub fn freeze(&mut self, now: Timestamp, until: Timestamp) {
         if self.running.is_some() && self.frozen.is_none() {
             self.frozen = Some((until, now));
         }
     }
 
-    /// The clock on the wall jumps, or is set back, and no other: nobody has stood still, or waits, for longer by that.
+    /// Sets the wall clock forward or back, and no other clock. So nobody's wait gets longer or shorter.
     pub fn jump(&mut self, by: SignedDuration) {
         let later = |at: Timestamp| at.checked_add(by).unwrap_or(at);
         self.start_at = later(self.start_at);
@@ -92,18 +92,18 @@ impl Seat {
         }
     }
 
-    /// Whether an operator is started when this one is let run.
+    /// Whether the next run starts an operator.
     pub fn is_about_to_start(&self, now: Timestamp) -> bool {
         self.running.is_none() && now >= self.start_at && self.frozen.is_none_or(|(until, _)| now >= until)
     }
 
-    /// Asks the operator, where it leads: nobody else knows the cluster.
+    /// Asks the operator, if it leads. Other operators do not know the cluster.
     pub fn ask(&mut self, namespace: &str, asked: Asked) -> Option<Result<CardReviewStatus, NoAnswer>> {
         let Running { runtime, inquiries, .. } = self.running.as_mut()?;
         runtime.block_on(inquiries.ask("jane", namespace, asked)).ok()
     }
 
-    /// Lets the operator run for so long; returns why it has ended, if it has.
+    /// Lets the operator run for this time. Returns why it has ended, if it has.
     pub fn run(&mut self, now: Timestamp, time: Duration) -> Result<Option<String>, std::io::Error> {
         if self.frozen.is_some_and(|(until, _)| now < until) {
             return Ok(None);
@@ -123,7 +123,7 @@ impl Seat {
             .map(|(_, since)| now.duration_since(since).unsigned_abs());
         running.runtime.block_on(async {
             if let Some(stood_still) = stood_still {
-                // Others run as soon as the clock has moved: it must not be ahead of everybody's then.
+                // Others run as soon as the clock has moved, so it must not be ahead of theirs.
                 clock::tell(now.checked_sub(stood_still).unwrap_or(now));
                 advance(stood_still).await;
             }

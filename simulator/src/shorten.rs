@@ -1,14 +1,14 @@
-//! Shortens a history that breaks a rule: steps are left out as long as the same rule is broken without them.
+//! Shortens a history that breaks a rule. Steps are left out as long as the same rule is still broken.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use crate::run::{Failure, Options, replay};
 
-/// How long is tried.
+/// How long shortening is tried.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A failure of the same rule with as few steps as could be found.
+/// Returns a failure of the same rule, with as few steps as could be found.
 pub fn shorten(seed: u64, failure: Failure, options: &Options) -> io::Result<Failure> {
     let begin = Instant::now();
     let mut best = failure;

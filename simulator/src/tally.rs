@@ -1,4 +1,4 @@
-//! What happened in worlds, in numbers: a world in which nothing happens proves nothing.
+//! What happened in worlds, in numbers. A world in which nothing happens proves nothing.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -10,39 +10,39 @@ use crate::fault::Fault;
 use crate::objects::{EVENTS, JOBS, POD_GROUPS, PODS, Write};
 use crate::run::{Happening, Step};
 
-/// How often each happened.
+/// How often each thing happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Pods that an operator let in.
     pub admitted: usize,
-    /// Conditions by which pods were told why they wait.
+    /// Conditions that told pods why they wait.
     pub told: usize,
-    /// Pods that an operator took back.
+    /// Pods that an operator evicted.
     pub evicted: usize,
-    /// Those who were told that it was for a pod of another queue.
+    /// Evicted pods that were told that it was for a pod of another queue.
     pub reclaimed: usize,
-    /// Those who were told that it was for one of higher priority.
+    /// Evicted pods that were told that it was for a pod of higher priority.
     pub preempted: usize,
-    /// Phases and conditions of groups that were written.
+    /// Phases and conditions written on groups.
     pub groups: usize,
     /// Jobs that were resumed.
     pub resumed: usize,
-    /// Faults that were struck.
+    /// Faults that struck.
     pub faults: usize,
     /// Operators that were killed.
     pub crashes: usize,
     /// Worlds that came to rest.
     pub rested: usize,
-    /// Those of them of which what was there then was judged.
+    /// Rested worlds whose state was judged.
     pub judged: usize,
-    /// Those of them in which operators that were started anew had nothing else to decide.
+    /// Rested worlds in which restarted operators had nothing else to decide.
     pub begun_anew: usize,
-    /// Pods of which somebody asked, by a review, why they wait.
+    /// Pods of which a user asked, by a review, why they wait.
     pub asked: usize,
 }
 
 impl Tally {
-    /// Counts what these writes and steps come to.
+    /// Counts these writes and steps.
     pub fn of<'a>(writes: impl IntoIterator<Item = &'a Write>, history: &[Step]) -> Self {
         let mut tally = Self::default();
         for write in writes.into_iter().filter(|write| write.who.starts_with("operator")) {

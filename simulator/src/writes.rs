@@ -1,4 +1,4 @@
-//! What single writes mean for a world that comes to rest, and how they are shown.
+//! What single writes mean for a world that comes to rest, and how writes are shown.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,18 +8,19 @@ use serde_json::Value;
 
 use crate::objects::{EVENTS, JOBS, LEASES, POD_GROUPS, PODS, Write};
 
-/// After how long whoever waits is told again what they were told: API servers forget events.
+/// After this time a waiting pod is told again what it was told: API servers forget events.
 const REMINDED: SignedDuration = SignedDuration::from_mins(45);
 
-/// Whether a write is more than the sign that somebody lives.
+/// Whether a write is more than a sign of life.
 pub fn matters(write: &Write) -> bool {
     write.resource != &LEASES
 }
 
-/// What is done where a pod is told something anew, in its condition too: whoever begins to decide tells all that wait, once.
+/// The action of an event that comes with a new condition of a pod. An operator that begins to lead tells all waiting pods,
+/// once.
 const TOLD_ANEW: &str = "Admit";
 
-/// Whether somebody is told again what they were told long ago: events are forgotten, conditions say it still.
+/// Whether a write repeats an event from long ago. Events are forgotten, while conditions still say it.
 pub fn is_reminder(write: &Write, all: &[Write]) -> bool {
     let (true, Some(event)) = (write.resource == &EVENTS, &write.after) else {
         return false;
@@ -35,12 +36,12 @@ pub fn is_reminder(write: &Write, all: &[Write]) -> bool {
     last.is_some_and(|last| write.at.duration_since(last.at) >= REMINDED)
 }
 
-/// What an event says, and of whom.
+/// What an event says, and about which object.
 fn said(event: &Value) -> [&Value; 3] {
     ["regarding", "reason", "note"].map(|field| &event[field])
 }
 
-/// What those are told who stand aside for a time of which another operator knows nothing.
+/// The reasons of objects that stand aside for a time. Another operator does not know of that time.
 const ASIDE: [&str; 3] = ["ReservationTimeout", "InqueueTimeout", "RefusedByAPIServer"];
 
 /// Whether a pod or a group stands aside.
@@ -49,7 +50,7 @@ pub fn stands_aside(object: &Value) -> bool {
     conditions.any(|told| told["reason"].as_str().is_some_and(|reason| ASIDE.contains(&reason)))
 }
 
-/// Whether a write lets somebody in, or takes somebody back: pods, Jobs, and groups into their queues.
+/// Whether a write admits or evicts something: pods, Jobs, and groups into their queues.
 pub fn decides(write: &Write) -> bool {
     let Some(after) = &write.after else {
         return write.resource == &PODS;
@@ -57,8 +58,8 @@ pub fn decides(write: &Write) -> bool {
     let before = write.before.as_deref().unwrap_or(&Value::Null);
     if write.resource == &POD_GROUPS {
         let phase = |group: &Value| group["status"]["phase"].clone();
-        // Whose pods came later, and were refused as a whole, stays in its queue without anything being kept for it; whoever begins anew
-        // looks at both at once.
+        // A group whose pods came later, and were refused as a whole, stays in its queue without any quota kept for it. A
+        // restarted operator sees group and pods at once.
         let keeps_nothing = phase(before) == "Inqueue" && is_refused(before);
         return phase(before) != phase(after) && !keeps_nothing;
     }
@@ -67,8 +68,8 @@ pub fn decides(write: &Write) -> bool {
             || after["metadata"]["deletionTimestamp"] != before["metadata"]["deletionTimestamp"])
 }
 
-/// The namespaces of which a group was let out of its queue again: for a time that grows, of which another operator knows nothing, queues keep
-/// nothing for their groups.
+/// The namespaces with a group that was let out of its queue again. For a growing time, of which another operator does not
+/// know, queues keep nothing for the groups of these namespaces.
 pub fn set_aside(writes: &[Write]) -> BTreeSet<String> {
     let phase = |group: &Option<Arc<Value>>| group.as_ref().map(|group| group["status"]["phase"].clone());
     let is_let_out = |write: &&Write| {
@@ -80,13 +81,13 @@ pub fn set_aside(writes: &[Write]) -> BTreeSet<String> {
     let_out.map(|write| write.key.namespace.clone()).collect()
 }
 
-/// Whether a group is told that it can't be let in.
+/// Whether a group's condition says that it can't be let in.
 fn is_refused(group: &Value) -> bool {
     let mut conditions = group["status"]["conditions"].as_array().into_iter().flatten();
     conditions.any(|told| told["type"] == "Unschedulable" && told["status"] == "True")
 }
 
-/// A write in one line.
+/// Returns a write in one line.
 pub fn tell(write: &Write) -> String {
     let (what, how) = match (&write.before, &write.after) {
         (None, Some(after)) => ("creates", after["note"].as_str().unwrap_or_default().to_owned()),
@@ -94,14 +95,14 @@ pub fn tell(write: &Write) -> String {
         _ => ("removes", String::new()),
     };
     let (time, who, plural) = (write.at, &write.who, write.resource.plural);
-    // Some events are named by a clock that is told nothing.
+    // Some events have names from a clock that the simulator does not control.
     let about = write.after.as_ref().filter(|_| write.resource == &EVENTS);
     let about = about.and_then(|event| event["regarding"]["name"].as_str());
     let name = about.map_or_else(|| write.key.to_string(), |about| format!("about {about}"));
     format!("{time} {who} {what} {plural} {name}: {how}")
 }
 
-/// What differs, place by place.
+/// Returns what differs, place by place.
 fn difference(place: &str, before: &Value, after: &Value) -> Vec<String> {
     match (before, after) {
         (Value::Object(had), Value::Object(has)) => {

@@ -1,4 +1,4 @@
-//! `cargo planted`: plants bugs in a copy of the sources, and tells which of them the simulator finds.
+//! `cargo planted`: plants bugs in a copy of the sources, and reports which of them the simulator finds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,13 +11,13 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::Parser;
 use serde::Deserialize;
 
-/// Bugs of these sums must be found, all of them.
+/// All bugs whose names begin so must be found.
 const MUST_BE_FOUND: &str = "ledger:";
-/// What stands in a bug for whether it is tried.
+/// The placeholder in a bug for whether the bug is tried.
 const PLANTED: &str = "PLANTED";
-/// Where the copy reads which bug is tried; none where it is not set.
+/// The environment variable that tells the copy which bug is tried; without it none is.
 const VARIABLE: &str = "CARDGATE_PLANTED";
-/// What is added to the engine of the copy, which all others use: whether a bug is tried.
+/// The code added to the engine of the copy, which all other code uses: whether a bug is tried.
 const SWITCH: &str = r#"
 extern crate self as engine;
 
@@ -28,9 +28,9 @@ pub mod planted {
     }
 }
 "#;
-/// The file that it is added to.
+/// The file that this code is added to.
 const ENGINE: &str = "engine/src/lib.rs";
-/// Ends a program that has computed for so many seconds, whatever else the machine does meanwhile.
+/// Ends a program that has used so many seconds of CPU time, whatever else the machine does meanwhile.
 const LIMITED: &str = r#"ulimit -t "$1"; shift; exec "$@""#;
 
 /// Plants the bugs of `simulator/planted.yaml` in a copy of the sources, compiles it once, runs `cargo simulate` with each bug, and
@@ -62,17 +62,17 @@ struct Cli {
     check: bool,
 }
 
-/// One bug: what takes the place of what.
+/// One bug: a text and its replacement.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Bug {
-    /// What the program then does wrong.
+    /// What the program does wrong with the bug.
     name: String,
-    /// Where, from the project's root.
+    /// The file, from the project's root.
     file: PathBuf,
-    /// What stands there, once.
+    /// The original text, which occurs once.
     from: String,
-    /// What is put in its place, with `PLANTED` for whether the bug is tried.
+    /// Its replacement, with `PLANTED` for whether the bug is tried.
     to: String,
 }
 
@@ -127,7 +127,7 @@ fn main() -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(is_unforgivable)))
 }
 
-/// Does something with each of these, so many at once, and returns what came of it as it came.
+/// Applies `each` to all of these, so many at once. Returns the results in the order in which they come.
 fn at_once<T: Send, R: Send>(jobs: usize, all: Vec<T>, each: impl Fn(T) -> Result<R> + Sync) -> Result<Vec<R>> {
     let (left, done) = (Mutex::new(all.into_iter()), Mutex::new(Vec::new()));
     let poisoned = || anyhow!("another one has panicked");
@@ -150,7 +150,7 @@ fn at_once<T: Send, R: Send>(jobs: usize, all: Vec<T>, each: impl Fn(T) -> Resul
     done.into_inner().map_err(|_| poisoned())
 }
 
-/// The bugs, and the files with them, with all of them in.
+/// Returns the bugs, and the files with all of the bugs in them.
 fn plant(root: &Path) -> Result<(Vec<Bug>, BTreeMap<PathBuf, String>)> {
     let bugs: Vec<Bug> = serde_saphyr::from_str(&fs::read_to_string(root.join("simulator/planted.yaml"))?)?;
     let mut planted: BTreeMap<PathBuf, String> = BTreeMap::new();
@@ -180,8 +180,8 @@ fn plant(root: &Path) -> Result<(Vec<Bug>, BTreeMap<PathBuf, String>)> {
     Ok((bugs, planted))
 }
 
-/// Compiles a copy of all sources, with these instead of those that are there. Files that are in it already, unchanged, are left
-/// alone, so that little is compiled anew.
+/// Compiles a copy of all sources, in which these files replace the originals. Files of the copy that have not changed are
+/// left alone, so that little is compiled again.
 fn compile(root: &Path, planted: &BTreeMap<PathBuf, String>) -> Result<PathBuf> {
     let (copy, target) = (root.join("target/planted/sources"), root.join("target/planted/target"));
     let listed = Command::new("git")
@@ -202,7 +202,7 @@ fn compile(root: &Path, planted: &BTreeMap<PathBuf, String>) -> Result<PathBuf> 
         fs::write(&path, contents)?;
     }
     let mut cargo = Command::new("cargo");
-    // What cargo says to a program that it runs makes some libraries compile anew.
+    // The variables that cargo sets for a program it runs would make some libraries compile again.
     let said = std::env::vars_os().map(|(name, _)| name);
     for name in said.filter(|name| name.to_string_lossy().starts_with("CARGO_")) {
         cargo.env_remove(name);
@@ -217,7 +217,7 @@ fn compile(root: &Path, planted: &BTreeMap<PathBuf, String>) -> Result<PathBuf> 
             "--profile",
             "simulate",
         ])
-        // What bugs look like is nobody's business.
+        // Warnings about the code of bugs do not matter.
         .args(["--config", "build.rustflags=[\"--cap-lints=allow\"]"])
         .env("CARGO_TARGET_DIR", &target)
         .current_dir(&copy)
@@ -231,13 +231,13 @@ fn compile(root: &Path, planted: &BTreeMap<PathBuf, String>) -> Result<PathBuf> 
 enum End {
     /// No rule is broken.
     Passed,
-    /// A rule is, this one.
+    /// A rule is broken: this one.
     Broken(String),
-    /// Not at all: this one.
+    /// The seed did not end: this seed.
     Never(u64),
 }
 
-/// How the first of the seeds ends that finds the bug.
+/// Returns how the first seed ends that finds the bug.
 fn first_failure(program: &Path, cli: &Cli, seeds: &[u64], bug: usize) -> Result<End> {
     for seed in seeds {
         let end = run(program, cli, *seed, Some(bug))?;

@@ -1,4 +1,4 @@
-//! `cargo simulate`: worlds made at random around the real operator, one for each seed.
+//! `cargo simulate`: random worlds around the real operator, one for each seed.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
@@ -142,7 +142,7 @@ fn main() -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Runs the worlds of these seeds, so many at once, and hands over what became of each in the order of the seeds, until that is enough.
+/// Runs the worlds of these seeds, so many at once. Hands the results over in the order of the seeds, until that is enough.
 fn each_seed(
     seeds: Range<u64>,
     jobs: usize,
@@ -157,7 +157,7 @@ fn each_seed(
             scope.spawn(move || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    // Nobody listens any more once it is enough.
+                    // The receiver is gone once it has enough.
                     if seed >= seeds.end || sender.send((seed, simulate(seed, options))).is_err() {
                         return;
                     }

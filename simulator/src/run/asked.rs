@@ -1,4 +1,4 @@
-//! What people are told who ask (`CardReview`), once a world has come to rest.
+//! What reviews (`CardReview`) answer once a world has come to rest.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use super::{Broken, Run};
 use crate::judge::why_it_waits;
 use crate::objects::{Key, PODS};
 
-/// Who waits is told when they ask what their pod's condition says.
+/// A review of a waiting pod says what the pod's condition says.
 const TOLD: &str = "a review tells of a pod what its condition says";
-/// Nobody is told that another pod like one that waits would be let in.
+/// No review promises to admit another pod like one that waits.
 const PROMISED: &str = "a review promises nobody what others wait for";
-/// Who waits for these stands aside for what became of it, which another one would not; or for another one.
+/// The reasons of pods that stand aside for what happened to them, or for another pod. Another pod would not stand aside.
 const OF_ITS_OWN: [&str; 4] = [
     "RefusedByAPIServer",
     "InqueueTimeout",
     "ReservationTimeout",
     "PodGroupIncomplete",
 ];
-/// An answer says why, in words that can be shown.
+/// An answer gives a reason, in words that can be shown.
 const SAYS_WHY: &str = "a review that says no says why";
 
 impl Run {
-    /// Asks about all pods, of whoever leads; nobody answers where nobody does.
+    /// Asks the leader about all pods. Without a leader nobody answers.
     pub(super) fn ask(&mut self) -> Option<Broken> {
         let pods: Vec<_> = {
             let state = self.server.state();

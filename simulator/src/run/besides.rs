@@ -1,4 +1,4 @@
-//! What is drawn besides, each from a stream of its own, so that everything else is drawn as it always was.
+//! What is drawn separately, each kind from a stream of its own, so that everything else is drawn as it always was.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const REFUSALS: Kind = Kind {
     worlds: 40,
     each: 60,
 };
-/// Users write on what is there.
+/// Users edit existing objects.
 const EDITS: Kind = Kind {
     stream: 0xed_1715,
     worlds: 40,
@@ -28,7 +28,7 @@ const CROWD: Kind = Kind {
     worlds: 30,
     each: 2,
 };
-/// Keys of the configuration are written that seldom are.
+/// Rarely used keys of the configuration are written.
 const KEYS: Kind = Kind {
     stream: 0x6b_e75,
     worlds: 25,
@@ -42,17 +42,17 @@ const CLOCK: Kind = Kind {
     each: 40,
 };
 
-/// What is drawn of a seed for one kind of thing.
+/// One kind of thing that is drawn from a seed.
 struct Kind {
-    /// What tells its stream from others.
+    /// What distinguishes its stream from others.
     stream: u64,
-    /// Of a hundred worlds, in so many it happens.
+    /// In how many of a hundred worlds it happens.
     worlds: u32,
-    /// There, so many other things happen for each.
+    /// In such a world it happens once for so many other things.
     each: u32,
 }
 
-/// The stream of one kind, in a world in which it happens.
+/// The stream of one kind, in a world in which the kind happens.
 struct Stream {
     dice: Dice,
     each: u32,
@@ -66,7 +66,7 @@ impl Kind {
     }
 }
 
-/// Whether it is time for the next, and the dice for that.
+/// Returns the dice if it is time for the next event.
 fn due(stream: &mut Option<Stream>) -> Option<&mut Dice> {
     let Stream { dice, each } = stream.as_mut()?;
     (dice.random_range(0..*each) == 0).then_some(dice)
@@ -95,7 +95,7 @@ impl Besides {
         }
     }
 
-    /// What happens besides the next step, all at once; but whoever a crowd drives out has some time to go.
+    /// Returns what happens besides the next step, all at once. But pods that a crowd drives out have some time to go.
     pub(super) fn draw(&mut self, objects: &Objects) -> Vec<Step> {
         let refusal = due(&mut self.refusals).map(Fault::draw_refusal);
         let clock = due(&mut self.clock).map(|dice| Fault::draw_clock(dice, &mut self.ahead));

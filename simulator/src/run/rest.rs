@@ -1,4 +1,5 @@
-//! The end of a run: the world comes to rest, and is judged then; and once more after other operators have begun anew.
+//! The end of a run: the world comes to rest, and is judged then. It is judged once more after restarted operators have
+//! looked at it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,26 +13,27 @@ use crate::judge::{Looked, attempts};
 use crate::objects::{CONFIG_MAPS, Key, POD_GROUPS, PODS, Write};
 use crate::writes::{decides, is_reminder, matters, set_aside, stands_aside, tell};
 
-/// For so long nothing must be written before the world counts as at rest: longer than anything that an operator does at
-/// intervals, and than deleted pods and groups without pods hold what they have.
+/// The world counts as at rest after this time without a write. It is longer than the intervals of anything that an operator
+/// does regularly, and than deleted pods and groups without pods hold what they have.
 const REST: Duration = Duration::from_mins(12);
-/// After so long it has to be at rest: then somebody writes for ever. What is kept for groups that send nobody ends at ever longer
-/// intervals, up to an hour, and so are pods sent back that no node takes: where there are such, a shorter rest has to do then.
+/// The world has to be at rest after this time; otherwise writes never end. Reservations for groups that send no pods lapse
+/// at ever longer intervals, up to an hour, and pods that no node takes are sent back at such intervals too. In such worlds
+/// a shorter rest has to do.
 const RESTLESS: Duration = Duration::from_hours(3);
-/// How long that is: longer than the numbers in a reason may be out of date.
+/// That shorter rest. It is longer than the numbers in a reason may be out of date.
 const SHORT_REST: Duration = Duration::from_mins(4);
-/// How long it is waited for.
+/// How long the shorter rest is waited for.
 const SHORT_RESTLESS: Duration = Duration::from_hours(2);
-/// How long after the last fault an operator may still do what it had begun.
+/// How long after the last fault an operator may still finish what it had begun.
 const SETTLED: Duration = Duration::from_mins(15);
-/// For how long at most a pod is left alone whose eviction was refused.
+/// How long at most a pod is spared after its eviction was refused.
 const SPARED: Duration = Duration::from_hours(1);
-/// How long an operator that is started anew has for everything that it does at the start.
+/// How long a restarted operator has for everything that it does at the start.
 const FRESH: Duration = Duration::from_mins(3);
 
 impl Run {
-    /// Ends all faults, lets everybody do what is left to do, and judges what is there then; and again after other operators
-    /// have looked at it.
+    /// Ends all faults, lets everything finish, and judges the result; and again after restarted operators have looked at
+    /// it.
     pub(super) fn rest(&mut self) -> io::Result<Option<Broken>> {
         self.server.state().faults.end();
         for seat in &mut self.seats {
@@ -61,7 +63,7 @@ impl Run {
             let mut all = state.objects.list(&PODS).chain(state.objects.list(&POD_GROUPS));
             all.any(|(_, object)| stands_aside(object))
         };
-        // Whoever knows less than the one before lets others in, and takes others back for them.
+        // An operator that knows less than the one before admits other pods, and evicts pods for them.
         let is_seen = !forbidden.contains(&Forbidden::Conditions) && !forbidden.contains(&Forbidden::Groups);
         let is_as_before = rest == REST
             && is_seen
@@ -104,7 +106,7 @@ impl Run {
         Ok(broken.or_else(|| self.ask()))
     }
 
-    /// Whether a pod is left alone for a while whose eviction was refused: whoever begins anew tries it at once.
+    /// Whether a pod is spared for a while because its eviction was refused. A restarted operator tries it at once.
     fn is_anybody_spared(&self) -> bool {
         let state = self.server.state();
         let since = state.objects.age.saturating_sub(SPARED);
@@ -112,7 +114,7 @@ impl Run {
         late.any(|attempt| attempt.resource == &PODS && attempt.subresource == "eviction" && attempt.code >= 400)
     }
 
-    /// Judges what was asked and changed nothing, in a world that has rested for so long.
+    /// Judges the requests that changed nothing, in a world that has rested for this time.
     fn not_asked_again(&self, rest: Duration) -> Result<(), Broken> {
         let state = self.server.state();
         let now = state.objects.age;
@@ -120,14 +122,14 @@ impl Run {
         judged.map_err(|broken| (broken.rule, broken.what))
     }
 
-    /// Lets everybody do what is left to do, until for so long nothing is written; or for a shorter time, which it returns, where
-    /// something is kept in vain again and again.
+    /// Lets everything finish, until nothing is written for `rest`. Returns a shorter time if reservations lapse in vain
+    /// again and again, and nothing is written for that.
     fn come_to_rest(&mut self, mut rest: Duration) -> io::Result<Result<Duration, Broken>> {
         let begin = self.now;
         let settled_at = self.server.state().objects.age + SETTLED;
         let (mut last_change, mut last_writes) = (self.now, Vec::new());
         let (mut is_shortened, mut restless) = (false, RESTLESS);
-        // The newest version of which nobody in the world had anything left to do: no clock gives them anything.
+        // The newest version at which nothing in the world had anything left to do. No clock gives the world anything to do.
         let mut settled = None;
         while self.now.duration_since(last_change).unsigned_abs() < rest {
             let (before, age) = {
@@ -175,9 +177,9 @@ impl Run {
         Ok(Ok(rest))
     }
 
-    /// Somebody writes back the last configuration that could be read.
+    /// Writes back the last configuration that could be read.
     fn mend_configuration(&mut self) {
-        // What was written last may not have been looked at.
+        // The last writes may not have been judged yet.
         let Ok(()) = self.judge.after_step(&self.server.state().objects) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! How the scheduler hands out devices: of those that a claim's selectors mean, free ones of one node, or none.
+//! How the scheduler allocates devices to a pod: free devices of one node that match the claim's selectors, or none.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use super::pods;
 use crate::devices::{self, Device};
 use crate::objects::{DEVICE_CLASSES, Key, NODES, Objects, PODS, RESOURCE_CLAIMS, SLICES, api_version};
 
-/// How the name of a resource begins that stands for a class of devices.
+/// The prefix of the names of resources that stand for a class of devices.
 const IMPLICIT: &str = "deviceclass.resource.kubernetes.io/";
 
-/// A device that is given to a request: of which request, and what identifies it.
+/// A device given to a request: the request, and the device's identity.
 type Given = (String, [String; 3]);
 
 /// What a pod needs of devices.
 #[derive(Debug, Default)]
 pub struct Needs {
-    /// Its claims, each with its requests where nothing is allocated to it yet.
+    /// The pod's claims, each with its requests if nothing is allocated to it yet.
     claims: Vec<(Key, Option<Value>)>,
-    /// The nodes that have what is allocated to its claims already.
+    /// The nodes with the devices that are allocated to its claims already.
     nodes: Vec<String>,
-    /// Resources that classes provide: name, class, how many.
+    /// Resources that classes provide: name, class, and how many.
     provided: Vec<(String, String, i64)>,
-    /// The devices that are somebody's.
+    /// The devices that are in use.
     taken: BTreeSet<[String; 3]>,
 }
 
@@ -36,7 +36,7 @@ pub struct Allocation {
     provided: Option<Provided>,
 }
 
-/// What the scheduler makes a claim for by itself.
+/// A claim that the scheduler makes by itself.
 #[derive(Debug)]
 struct Provided {
     /// The resource of each request.
@@ -45,7 +45,7 @@ struct Provided {
     given: Vec<Given>,
 }
 
-/// The claims that a pod names, by the pod's name of them; none of one that is not made yet.
+/// Returns the claims that a pod names, by the pod's name of each; `None` for a claim that is not made yet.
 pub fn claims_of<'a>(key: &'a Key, pod: &'a Value) -> impl Iterator<Item = (&'a str, Option<Key>)> {
     let claims = pod["spec"]["resourceClaims"].as_array().into_iter().flatten();
     claims.map(|named| {
@@ -58,7 +58,7 @@ pub fn claims_of<'a>(key: &'a Key, pod: &'a Value) -> impl Iterator<Item = (&'a 
     })
 }
 
-/// What a pod needs; none where a claim is not there yet, or not for it.
+/// Returns what a pod needs; `None` if a claim does not exist yet, or is not for this pod.
 pub fn needs(objects: &Objects, key: &Key, pod: &Value) -> Option<Needs> {
     let mut needs = Needs::default();
     if !objects.has_devices {
@@ -99,7 +99,7 @@ fn id_of(result: &Value) -> [String; 3] {
     ["driver", "pool", "device"].map(|field| result[field].as_str().unwrap_or_default().to_owned())
 }
 
-/// The class that provides a resource.
+/// Returns the class that provides a resource.
 fn class_of(objects: &Objects, resource: &str) -> Option<String> {
     let mut classes = objects.list(&DEVICE_CLASSES);
     let class = classes.find(|(key, class)| {
@@ -109,12 +109,12 @@ fn class_of(objects: &Objects, resource: &str) -> Option<String> {
 }
 
 impl Needs {
-    /// Whether any.
+    /// Whether the pod needs no devices.
     pub fn is_none(&self) -> bool {
         self.claims.is_empty() && self.provided.is_empty()
     }
 
-    /// Whether a resource is to come from devices on a node, since its device plugin has none.
+    /// Whether a resource has to come from devices on a node, since the node's device plugin has none.
     pub fn provides(&self, resource: &str, node: &Value) -> bool {
         let has = node["status"]["allocatable"][resource]
             .as_str()
@@ -122,7 +122,7 @@ impl Needs {
         !has && self.provided.iter().any(|(of, ..)| of == resource)
     }
 
-    /// What there is for the pod on a node; none where that is not all.
+    /// Returns what the pod gets on a node; `None` if the node does not have everything.
     pub fn on(&self, objects: &Objects, node: &str) -> Option<Allocation> {
         let mut allocation = Allocation::default();
         if self.is_none() {
@@ -167,7 +167,7 @@ impl Needs {
     }
 }
 
-/// Gives each request what it asks for, of what is free; the first of its forms that can be had.
+/// Gives each request free devices: the first of its forms that can be had.
 fn give(objects: &Objects, requests: &[Value], free: &mut Vec<Device<'_>>) -> Option<Vec<Given>> {
     let Some((request, rest)) = requests.split_first() else {
         return Some(Vec::new());
@@ -187,7 +187,8 @@ fn give(objects: &Objects, requests: &[Value], free: &mut Vec<Device<'_>>) -> Op
             devices::selects(&class["spec"]["selectors"], device) && devices::selects(&form["selectors"], device)
         };
         let count = usize::try_from(form["count"].as_u64().unwrap_or(1)).unwrap_or(usize::MAX);
-        // The requests of these worlds mean the same devices, or none of each other's: which of them are taken does not matter.
+        // The requests of these worlds match the same devices, or disjoint ones. So it does not matter which devices are
+        // taken.
         let given: Vec<_> = free
             .iter()
             .filter(is_meant)
@@ -208,7 +209,7 @@ fn give(objects: &Objects, requests: &[Value], free: &mut Vec<Device<'_>>) -> Op
     None
 }
 
-/// What a claim's status says of what was allocated to it, for these consumers.
+/// Returns a claim's status for what was allocated to it, with these consumers.
 fn status(given: &[Given], node: &str) -> Value {
     let results: Vec<_> = given
         .iter()
@@ -221,7 +222,8 @@ fn status(given: &[Given], node: &str) -> Value {
 }
 
 impl Allocation {
-    /// Writes into the claims what was given, before the pod is bound. What the pod's status says then of a claim that was made for it.
+    /// Writes what was given into the claims, before the pod is bound. Returns what the pod's status says of a claim made
+    /// for it.
     pub fn write(&self, objects: &mut Objects, key: &Key, pod: &Value, node: &str) -> Option<Value> {
         let who = Arc::from("scheduler");
         let consumer = json!({"resource": "pods", "name": key.name, "uid": pod["metadata"]["uid"]});

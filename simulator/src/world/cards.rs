@@ -1,4 +1,4 @@
-//! The cards that nodes of these worlds can have, by their names, and the resources that stand for them.
+//! The cards that nodes of these worlds can have, by name, and their resources.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub struct Card {
     pub name: &'static str,
     /// What pods request.
     pub resource: &'static str,
-    /// The product that a node with it is labelled with, and the label.
+    /// The product label of a node with the card, and its value.
     pub product: (&'static str, &'static str),
 }
 
@@ -51,7 +51,7 @@ pub const CARDS: [Card; 8] = [
     },
 ];
 
-/// Cards that nodes have as devices alone, which no label names.
+/// Cards that nodes have only as devices, and that no label names.
 pub const DEVICE_CARDS: [Card; 2] = [
     card("NVIDIA-A100-80GB-PCIe", GPU, ""),
     card("NVIDIA-A100-80GB-PCIe/mig-1g.10gb-mixed", "nvidia.com/mig-1g.10gb", ""),
@@ -66,13 +66,13 @@ const fn card(name: &'static str, resource: &'static str, product: &'static str)
 }
 
 impl Card {
-    /// Whether it is shared through mGPU.
+    /// Whether the card is shared through mGPU.
     pub fn is_shared(&self) -> bool {
         self.resource == CORE
     }
 }
 
-/// The cards of the nodes that there are.
+/// Returns the cards of the existing nodes.
 pub fn present(objects: &Objects) -> Vec<Card> {
     let has = |card: &Card| {
         let (label, product) = card.product;

@@ -1,4 +1,4 @@
-//! Kubelets: they start what is bound to their nodes, end it, and stop what is deleted.
+//! Kubelets: they start pods bound to their nodes, end them, and stop deleted ones.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::scheduler::{held, set_condition};
 use super::{nodes, pods};
 use crate::objects::{Key, NODES, Objects, PODS};
 
-/// A pod whose kubelet can be asked.
+/// Returns a pod whose kubelet is reachable.
 fn reachable(objects: &Objects, key: &Key) -> Option<(Arc<str>, Arc<Value>)> {
     let pod = objects.get(&PODS, key)?;
     let name = pods::node(pod)?;
@@ -17,7 +17,7 @@ fn reachable(objects: &Objects, key: &Key) -> Option<(Arc<str>, Arc<Value>)> {
     nodes::is_ready(node).then(|| (Arc::from(format!("kubelet-{name}")), Arc::clone(pod)))
 }
 
-/// Starts a pod; or refuses it where the node has less than its pods request.
+/// Starts a pod, or refuses it if the node has less than its pods request.
 pub fn start(objects: &mut Objects, key: &Key) {
     let Some((kubelet, pod)) = reachable(objects, key).filter(|(_, pod)| pods::waits_for_start(pod)) else {
         return;
@@ -66,12 +66,12 @@ pub fn end(objects: &mut Objects, key: &Key, well: bool) {
     });
 }
 
-/// Whether its kubelet has to stop it.
+/// Whether the pod's kubelet has to stop it.
 pub fn has_to_stop(objects: &Objects, key: &Key) -> bool {
     reachable(objects, key).is_some_and(|(_, pod)| pods::is_deleted(&pod))
 }
 
-/// A pod that is deleted has stopped. It is gone where nobody's finalizer holds it; else it is over.
+/// Stops a deleted pod. It is gone if no finalizer holds it; otherwise it has ended.
 pub fn stop(objects: &mut Objects, key: &Key) {
     let Some((kubelet, pod)) = reachable(objects, key).filter(|(_, pod)| pods::is_deleted(pod)) else {
         return;

@@ -1,5 +1,5 @@
-//! The world around the operator: users, controllers, a scheduler, kubelets and nodes, all of which act on the objects of the
-//! API server alone.
+//! The world around the operator: users, controllers, a scheduler, kubelets and nodes. All of them act only on the objects
+//! of the API server.
 
 mod allocation;
 mod cards;
@@ -29,12 +29,12 @@ use controllers::{Made, drivers};
 use nodes::Model;
 use users::{claims, configurations, queues};
 
-/// More rounds than anything takes to come to rest.
+/// More rounds than anything needs to come to rest.
 const ROUNDS: usize = 30;
 
-/// Of a hundred worlds, so many have devices that drivers publish and pods claim.
+/// In so many of a hundred worlds drivers publish devices and pods claim them.
 const WITH_DEVICES: u32 = 55;
-/// What is drawn of a seed besides, so that everything else is drawn as it always was.
+/// Marks what is drawn from a seed separately, so that everything else is drawn as it always was.
 const BESIDES: u64 = 0x0de7_1ce5;
 
 /// Whether the world of a seed has devices.
@@ -42,7 +42,7 @@ pub fn has_devices(seed: u64) -> bool {
     percent(&mut Dice::seed_from_u64(seed ^ BESIDES), WITH_DEVICES)
 }
 
-/// Everybody but the operator.
+/// Everything but the operator.
 #[derive(Debug)]
 pub struct World {
     /// How many objects each owner has made.
@@ -52,7 +52,7 @@ pub struct World {
 }
 
 impl World {
-    /// Makes what there is at the beginning: nodes, namespaces, queues, the configuration.
+    /// Creates the objects of the beginning: nodes, namespaces, queues, the configuration.
     pub fn new(dice: &mut Dice, objects: &mut Objects) -> Self {
         let has_devices = objects.has_devices;
         let mut world = Self {
@@ -90,7 +90,7 @@ impl World {
             json!({"metadata": {"namespace": "cardgate-system", "name": "cardgate-config"}, "data": data});
         create(&CONFIG_MAPS, configuration);
         let mut models = vec![Model::A100];
-        // In a small world more meet at the same card.
+        // In a small world more pods compete for the same card.
         let is_small = percent(dice, 35);
         for (model, often) in [
             (Model::H100, 80),
@@ -119,7 +119,7 @@ impl World {
             create(&NODES, nodes::node(dice, model, &name));
         }
         if has_devices {
-            // So that queues have quotas of devices.
+            // Devices are published now, so that queues have quotas of them.
             let mut run = |world: &mut Self| controllers::run(Controller::Drivers, objects, &mut world.made);
             (0..3).for_each(|_| run(&mut world));
         }
@@ -132,7 +132,7 @@ impl World {
         let tops = queues::DEPARTMENTS.map(|name| (name, &[][..]));
         let unit = (queues::UNIT, queues::ABOVE_UNIT);
         for (name, above) in tops.into_iter().chain([unit]).chain(queues::TEAMS) {
-            // Not every queue is there from the beginning.
+            // Not every queue exists from the beginning.
             if percent(dice, if name == queues::UNIT { 45 } else { 8 }) {
                 continue;
             }
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// Draws what happens next. Whoever has more to do comes more often.
+    /// Draws the next event. Actors with more to do are drawn more often.
     pub fn draw(&self, dice: &mut Dice, objects: &Objects) -> Step {
         for _ in 0..20 {
             if let Some(step) = self.try_draw(dice, objects) {
@@ -192,7 +192,7 @@ impl World {
             3 => Step::Start(one(dice, &to_start)?.clone()),
             4 => Step::Stop(one(dice, &to_stop)?.clone()),
             5 => {
-                // What serves does not end by itself, but for crashes of the whole pod.
+                // A service does not end by itself, except that the whole pod crashes.
                 let ends = |pod: &Value| pods::runs(pod) && pod["spec"]["restartPolicy"] != "Always";
                 let to_end = pods::which(objects, ends);
                 if !to_end.is_empty() && percent(dice, 75) {
@@ -235,7 +235,7 @@ impl World {
         one(dice, &controllers).copied()
     }
 
-    /// Draws what somebody writes on what is there, where there is anything.
+    /// Draws a user's edit of an existing object, if there is any.
     pub fn draw_edit(dice: &mut Dice, objects: &Objects) -> Option<Step> {
         users::edits::draw(dice, objects)
     }
@@ -245,12 +245,12 @@ impl World {
         users::crowd::draw(dice, objects)
     }
 
-    /// Draws a key of the configuration that seldom is written.
+    /// Draws the writing of a rarely used key of the configuration.
     pub fn draw_key(dice: &mut Dice, objects: &Objects) -> Option<Step> {
         users::keys::draw(dice, objects)
     }
 
-    /// Lets it happen. Where it no longer applies, nothing does.
+    /// Carries a step out. A step that no longer applies does nothing.
     pub fn take(&mut self, step: &Step, objects: &mut Objects) {
         match step {
             Step::Create(who, created) => {
@@ -292,7 +292,7 @@ impl World {
         }
     }
 
-    /// Lets controllers, the scheduler and kubelets do what is left to do; whether there was anything. Nobody comes, and
+    /// Lets controllers, the scheduler and kubelets finish. Returns whether they had anything to do. No new pods come, and
     /// nothing that runs ends.
     pub fn come_to_rest(&mut self, objects: &mut Objects) -> bool {
         let begin = objects.version();
@@ -338,7 +338,7 @@ fn change(objects: &mut Objects, who: &str, resource: &'static Resource, key: &K
     note(changed.map(drop));
 }
 
-/// Refusals are what users get for mistakes.
+/// Users get refusals for their mistakes, so these are ignored.
 fn note(done: Result<(), Refusal>) {
     if let Err(refusal) = done {
         tracing::debug!(?refusal, "refused");

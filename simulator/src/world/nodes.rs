@@ -9,12 +9,12 @@ use super::step::Step;
 use crate::Dice;
 use crate::objects::{Key, NODES, Objects};
 
-/// Who writes nodes: their owners.
+/// The author of writes on nodes: their owners.
 const ADMIN: &str = "admin";
-/// More nodes than this there never are.
+/// There are never more nodes than this.
 const MOST: usize = 8;
 
-/// What a node is.
+/// The model of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Model {
     A100,
@@ -136,7 +136,7 @@ pub fn model(dice: &mut Dice) -> Model {
     )
 }
 
-/// Something happens to a node, or one joins.
+/// Draws a change of a node, or a new node.
 pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let nodes: Vec<_> = objects.list(&NODES).collect();
     if nodes.len() < 3 || (nodes.len() < MOST && percent(dice, 15)) {
@@ -175,7 +175,7 @@ fn dice_of_six(dice: &mut Dice) -> i64 {
     number(dice, 0, 6)
 }
 
-/// Whether its kubelet says that it is well.
+/// Whether the node's kubelet reports it as ready.
 pub fn is_ready(node: &Value) -> bool {
     node["status"]["conditions"]
         .as_array()
@@ -189,7 +189,7 @@ fn ready(key: &Key, is_ready: bool) -> Step {
     Step::Change(who, &NODES, key.clone(), patch)
 }
 
-/// Other slices, another product, another zone, or another quota for pods without GPU.
+/// Changes the slices, the product, the zone, or the quota of pods without GPU.
 fn relabel(dice: &mut Dice, key: &Key, node: &Value) -> Step {
     let has = &node["status"]["allocatable"];
     let patch = if has["nvidia.com/mig-1g.5gb"].is_string() && percent(dice, 70) {
@@ -218,7 +218,7 @@ fn relabel(dice: &mut Dice, key: &Key, node: &Value) -> Step {
     Step::Change(ADMIN, &NODES, key.clone(), patch)
 }
 
-/// A device fails, a device plugin restarts, or what failed is back.
+/// A device fails, a device plugin restarts, or a failed device is back.
 fn shrink(dice: &mut Dice, key: &Key, node: &Value) -> Step {
     let capacity = node["status"]["capacity"].as_object();
     let resources: Vec<_> = capacity
@@ -232,7 +232,7 @@ fn shrink(dice: &mut Dice, key: &Key, node: &Value) -> Step {
         return ready(key, false);
     };
     let left = match resource.as_str() {
-        // Shares come and go by whole cards.
+        // Shares come and go with whole cards.
         CORE => number(dice, 0, count / 100 + 1) * 100,
         _ => number(dice, 0, count + 1),
     };

@@ -1,4 +1,4 @@
-//! What a pod says of itself, read by those who act on it.
+//! What a pod says of itself, read by the actors of the world.
 
 use std::sync::Arc;
 
@@ -6,48 +6,48 @@ use serde_json::Value;
 
 use crate::objects::{Key, Objects, PODS};
 
-/// Whether it is over.
+/// Whether the pod has ended.
 pub fn is_over(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
-/// Whether somebody asked for its end.
+/// Whether the object's deletion was requested.
 pub fn is_deleted(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// Whether it counts for whoever made it.
+/// Whether the pod counts for its controller.
 pub fn is_active(pod: &Value) -> bool {
     !is_over(pod) && !is_deleted(pod)
 }
 
-/// Where it runs.
+/// Returns the pod's node.
 pub fn node(pod: &Value) -> Option<&str> {
     pod["spec"]["nodeName"].as_str()
 }
 
-/// The gates that hold it back.
+/// Returns the gates that hold the pod back.
 pub fn gates(pod: &Value) -> impl Iterator<Item = &str> {
     let gates = pod["spec"]["schedulingGates"].as_array();
     gates.into_iter().flatten().filter_map(|gate| gate["name"].as_str())
 }
 
-/// Whether the scheduler has to find a place for it.
+/// Whether the scheduler has to find a node for the pod.
 pub fn waits_for_place(pod: &Value) -> bool {
     node(pod).is_none() && is_active(pod) && gates(pod).next().is_none()
 }
 
-/// Whether its kubelet has to start it.
+/// Whether the pod's kubelet has to start it.
 pub fn waits_for_start(pod: &Value) -> bool {
     node(pod).is_some() && is_active(pod) && pod["status"]["phase"] != "Running"
 }
 
-/// Whether it runs.
+/// Whether the pod runs.
 pub fn runs(pod: &Value) -> bool {
     node(pod).is_some() && is_active(pod) && pod["status"]["phase"] == "Running"
 }
 
-/// The pods of which this is true, by namespace and name.
+/// Returns the pods for which `is` holds, by namespace and name.
 pub fn which(objects: &Objects, is: impl Fn(&Value) -> bool) -> Vec<Key> {
     let pods = objects.list(&PODS).filter(|(_, pod)| is(pod));
     pods.map(|(key, _)| key.clone()).collect()
@@ -59,13 +59,13 @@ pub fn is_owned_by(object: &Value, uid: &Value) -> bool {
     owners.is_some_and(|owners| owners.iter().any(|owner| owner["uid"] == *uid))
 }
 
-/// Whether somebody holds it back from its end.
+/// Whether the pod has this finalizer.
 pub fn has_finalizer(pod: &Value, finalizer: &str) -> bool {
     let finalizers = pod["metadata"]["finalizers"].as_array();
     finalizers.is_some_and(|all| all.iter().any(|one| one == finalizer))
 }
 
-/// Takes a finalizer off. A pod that nobody runs, and nobody else holds, is gone then, if its end was asked for.
+/// Removes a finalizer. A pod to be deleted is then gone, if it runs nowhere and has no other finalizer.
 pub fn release(objects: &mut Objects, who: &str, key: &Key, finalizer: &str) {
     let who = Arc::from(who);
     let released = objects.change(&who, &PODS, key, |pod| {

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Amounts by resource, in thousandths.
 pub type Amounts = BTreeMap<String, i128>;
 
-/// A quantity in thousandths; 0 for what is none.
+/// Returns a quantity in thousandths; 0 if it is not a quantity.
 pub fn milli(quantity: &Value) -> i128 {
     let text = quantity.as_str().unwrap_or_default();
     let end = text
@@ -39,7 +39,7 @@ fn add_list(sum: &mut Amounts, list: &Value) {
     }
 }
 
-/// All amounts of a resource list.
+/// Returns all amounts of a resource list.
 pub fn amounts(list: &Value) -> Amounts {
     let mut sum = Amounts::new();
     add_list(&mut sum, list);
@@ -53,7 +53,7 @@ pub fn add(sum: &mut Amounts, more: &Amounts) {
     }
 }
 
-/// Raises to what is more.
+/// Raises each amount to the larger one.
 fn raise(most: &mut Amounts, other: Amounts) {
     for (resource, amount) in other {
         let most = most.entry(resource).or_default();
@@ -61,7 +61,7 @@ fn raise(most: &mut Amounts, other: Amounts) {
     }
 }
 
-/// Adds what a pod requests, and its place, to a sum.
+/// Adds what a pod requests, and its pod slot, to a sum.
 pub fn add_request(sum: &mut Amounts, spec: &Value) {
     if spec["initContainers"].is_array() {
         return add(sum, &request(spec));
@@ -73,7 +73,8 @@ pub fn add_request(sum: &mut Amounts, spec: &Value) {
     *sum.entry("pods".to_owned()).or_default() += 1_000;
 }
 
-/// What a pod requests, and its place: containers and sidecars, or the largest init container beside the sidecars before it.
+/// Returns what a pod requests, with its pod slot: containers and sidecars, or the largest init container beside the
+/// sidecars before it.
 pub fn request(spec: &Value) -> Amounts {
     let mut sum = Amounts::new();
     for container in spec["containers"].as_array().into_iter().flatten() {

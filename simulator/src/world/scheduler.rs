@@ -1,4 +1,4 @@
-//! A scheduler that places pods as kube-scheduler does: by selectors, affinity, taints, and what is free.
+//! A scheduler that places pods as kube-scheduler does: by selectors, affinity, taints and free resources.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::pods;
 use super::quantity::{Amounts, add_request, amounts, request};
 use crate::objects::{Key, NODES, Objects, PODS};
 
-/// Binds a pod to the so manyeth of the nodes that fit, the emptiest first; or says that none does.
+/// Binds a pod to the node with index `choice` among those that fit, the emptiest first, or reports that none fits.
 pub fn schedule(objects: &mut Objects, key: &Key, choice: usize) {
     let Some(pod) = objects
         .get(&PODS, key)
@@ -39,7 +39,7 @@ pub fn schedule(objects: &mut Objects, key: &Key, choice: usize) {
     });
 }
 
-/// Where a pod goes, and which devices it gets there.
+/// Returns where a pod goes, and which devices it gets there.
 fn place(objects: &Objects, key: &Key, pod: &Value, choice: usize) -> Option<(String, Allocation)> {
     let needs = allocation::needs(objects, key, pod)?;
     let (held, asked) = (held(objects), request(&pod["spec"]));
@@ -62,7 +62,7 @@ fn place(objects: &Objects, key: &Key, pod: &Value, choice: usize) -> Option<(St
     Some((node, allocation))
 }
 
-/// Sets one of an object's conditions; the others stay.
+/// Sets one condition of an object; the others stay.
 pub fn set_condition(object: &mut Value, condition: Value) {
     let conditions = &mut object["status"]["conditions"];
     match conditions.as_array_mut() {
@@ -74,7 +74,7 @@ pub fn set_condition(object: &mut Value, condition: Value) {
     }
 }
 
-/// What pods hold of each node.
+/// Returns what pods hold of each node.
 pub fn held(objects: &Objects) -> BTreeMap<&str, Amounts> {
     let mut held: BTreeMap<_, Amounts> = BTreeMap::new();
     for (_, pod) in objects.list(&PODS) {
@@ -85,7 +85,7 @@ pub fn held(objects: &Objects) -> BTreeMap<&str, Amounts> {
     held
 }
 
-/// How full a node is, in thousandths of its CPU, where it takes a pod that asks for this.
+/// Returns how full a node is, in thousandths of its CPU, if it takes a pod that asks for this.
 fn fullness(node: &Value, held: Option<&Amounts>, asked: &Amounts) -> Option<i128> {
     let has = amounts(&node["status"]["allocatable"]);
     let held = |resource: &str| held.and_then(|held| held.get(resource)).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What can happen in a world. A step names what it is about, so that it means the same wherever others are left out.
+//! The steps that can happen in a world. A step names its objects, so it means the same wherever other steps are left out.
 
 use std::fmt;
 
@@ -6,22 +6,22 @@ use serde_json::Value;
 
 use crate::objects::{Key, Resource};
 
-/// Somebody does something, once.
+/// One action of one actor.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Somebody creates these objects, one after the other, as `kubectl apply -f` does.
+    /// A user creates these objects one after the other, as `kubectl apply -f` does.
     Create(&'static str, Vec<(&'static Resource, Value)>),
-    /// Somebody changes an object by this merge patch.
+    /// A user changes an object by this merge patch.
     Change(&'static str, &'static Resource, Key, Value),
-    /// Somebody deletes an object.
+    /// A user deletes an object.
     Delete(&'static str, &'static Resource, Key),
-    /// Whoever holds a pod back from its end lets it go.
+    /// The owner of a finalizer releases a pod.
     LetGo(Key),
-    /// Somebody takes a gate of another controller off a pod.
+    /// The gate of another controller is taken off a pod.
     Open(Key, String),
-    /// A controller looks at all that is its own.
+    /// A controller looks at all objects of its own.
     Control(Controller),
-    /// The scheduler looks at a pod, and takes the so manyeth of the nodes that fit.
+    /// The scheduler looks at a pod. Of the nodes that fit, it takes the one with this index.
     Schedule(Key, usize),
     /// A node's kubelet starts a pod.
     Start(Key),
@@ -31,11 +31,11 @@ pub enum Step {
     Stop(Key),
     /// A node is drained: cordoned, and its pods evicted.
     Drain(String),
-    /// A node is lost, and all that ran there.
+    /// A node is lost, with everything that ran there.
     Die(String),
 }
 
-/// Whoever keeps objects as others say they should be.
+/// Controllers, which keep objects as other objects say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Controller {
@@ -46,17 +46,17 @@ pub enum Controller {
     VolcanoJobs,
     Queues,
     DisruptionBudgets,
-    /// Deletes what belongs to nobody that is there, and pods of nodes that are gone.
+    /// Deletes objects whose owners are gone, and pods of nodes that are gone.
     Garbage,
     /// Taints nodes that are not ready, and deletes their pods.
     Nodes,
-    /// Makes claims from templates, and takes back what is no longer used.
+    /// Makes claims from templates, and takes back unused ones.
     Claims,
-    /// Publish what nodes have of devices, slice by slice.
+    /// Publish the devices of nodes, slice by slice.
     Drivers,
 }
 
-/// All of them, in the order in which one gives the next something to do.
+/// All controllers, in an order in which each gives the next something to do.
 pub const CONTROLLERS: [Controller; 11] = [
     Controller::Nodes,
     Controller::Drivers,
@@ -72,7 +72,7 @@ pub const CONTROLLERS: [Controller; 11] = [
 ];
 
 impl Step {
-    /// What kind of step it is.
+    /// Returns the kind of step.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Create(..) => "create",

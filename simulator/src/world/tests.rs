@@ -1,5 +1,5 @@
-//! What these worlds are made of, with a stand-in for the operator: each feature in how many of them, and that whatever
-//! happens in them is what an API server lets happen.
+//! Checks, with a stand-in for the operator, what these worlds contain: in how many of them each feature occurs, and that
+//! everything that happens in them is what an API server allows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Run {
         self.operate();
     }
 
-    /// Lets in whom the dice like.
+    /// Lets in pods at random.
     fn operate(&mut self) {
         let who = Arc::from("operator-0");
         for key in pods::which(&self.objects, |pod| pods::gates(pod).eq([GATE])) {
@@ -76,7 +76,7 @@ impl Run {
     }
 }
 
-/// What can be seen of a feature in something that was written.
+/// Returns the features that a write shows.
 fn features(write: &Write) -> Vec<&'static str> {
     let Some(object) = &write.after else { return Vec::new() };
     let text = object.to_string();
@@ -159,7 +159,7 @@ fn features(write: &Write) -> Vec<&'static str> {
     found
 }
 
-/// The same of devices.
+/// The same for features of devices.
 fn device_features(write: &Write) -> Vec<&'static str> {
     let Some(object) = &write.after else { return Vec::new() };
     let (text, status) = (object.to_string(), &object["status"]);
@@ -212,7 +212,7 @@ fn device_features(write: &Write) -> Vec<&'static str> {
     found
 }
 
-/// Of each hundred worlds, in how many each is to be seen at least.
+/// In how many of a hundred worlds each feature must occur at least.
 const SHARES: [(&str, usize); 78] = [
     ("step create", 100),
     ("step change", 95),
@@ -335,7 +335,7 @@ fn every_feature_is_in_many_worlds() {
     assert!((12..=60).contains(&mean), "{mean} pods live in the mean");
 }
 
-/// What an API server never lets happen to an object.
+/// Checks a write for what an API server never allows.
 fn check(write: &Write) {
     let (Some(before), Some(after)) = (&write.before, &write.after) else {
         return;
@@ -379,7 +379,7 @@ fn any_step_can_be_taken_whatever_became_of_what_it_names() {
             history.push(step);
         }
         run.objects.writes_after(0).iter().for_each(check);
-        // All of it once more in what has become of this world, backwards, and with steps left out in a new one.
+        // Takes all steps again in the final state of this world, backwards, and with steps left out in a new world.
         history.iter().rev().for_each(|step| run.take(step));
         run.objects.writes_after(0).iter().for_each(check);
         let mut shorter = Run::new(seed);

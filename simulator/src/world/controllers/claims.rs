@@ -1,4 +1,4 @@
-//! Kubernetes' controller of claims: it makes them from templates, and takes back what is no longer used.
+//! Kubernetes' controller of claims. It makes claims from templates, and takes back what is no longer used.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use super::{all, owner};
 use crate::objects::{CLAIM_TEMPLATES, Key, Objects, PODS, RESOURCE_CLAIMS};
 use crate::world::pods;
 
-/// The finalizer of claims to which something is allocated.
+/// The finalizer of allocated claims.
 pub const PROTECTION: &str = "resource.kubernetes.io/delete-protection";
-/// The annotation of a claim with the pod's name of it.
+/// The annotation of a claim with the name that its pod has for it.
 const NAMED: &str = "resource.kubernetes.io/pod-claim-name";
 
-/// Looks at all pods and claims.
+/// Handles all pods and claims.
 pub fn run(objects: &mut Objects) {
     for (key, pod) in all(objects, &PODS) {
         if pods::is_active(&pod) {
@@ -26,7 +26,7 @@ pub fn run(objects: &mut Objects) {
     }
 }
 
-/// Makes the claims that a pod has templates for, and says in its status how they are called.
+/// Makes the claims for which a pod names templates, and writes their names into the pod's status.
 fn make(objects: &mut Objects, key: &Key, pod: &Value) {
     let who = Arc::from("resource-claim-controller");
     let mut made = pod["status"]["resourceClaimStatuses"]
@@ -61,7 +61,7 @@ fn make(objects: &mut Objects, key: &Key, pod: &Value) {
     }
 }
 
-/// Pods that are over use nothing; what nobody uses is free again, and goes where it was made for a pod that is over.
+/// Frees claims that no pod uses; an ended pod uses nothing. A claim made for an ended pod is deleted.
 fn take_back(objects: &mut Objects, key: &Key, claim: &Value) {
     let who = Arc::from("resource-claim-controller");
     let in_use: BTreeSet<_> = objects
@@ -91,7 +91,7 @@ fn take_back(objects: &mut Objects, key: &Key, claim: &Value) {
     }
 }
 
-/// Whether a pod uses nothing any more: it is over, or its end was asked for before it was anywhere.
+/// Whether a pod uses nothing any more: it has ended, or it was deleted before it had a node.
 fn is_done(pod: &Value) -> bool {
     pods::is_over(pod) || (pods::is_deleted(pod) && pods::node(pod).is_none())
 }

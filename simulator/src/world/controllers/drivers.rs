@@ -1,6 +1,6 @@
-//! Drivers: each publishes the devices of its node in slices, one after the other, so that a pool is incomplete for a while.
+//! Drivers. Each publishes the devices of its node slice by slice, so that a pool is incomplete for a while.
 //!
-//! What a node has stands in an annotation of the node, which stands for the hardware: nobody but its driver reads it.
+//! An annotation of the node says what the node has. It stands for the hardware, and only the node's driver reads it.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::objects::{Key, NODES, Objects, SLICES};
 use crate::world::chance::{number, one, percent};
 use crate::world::step::Step;
 
-/// The annotation of a node with what it has: a generation, and the devices of each slice.
+/// The annotation of a node with its hardware: a generation, and the devices of each slice.
 pub const DRIVEN: &str = "simulator.example.com/devices";
-/// Who publishes.
+/// The author of slices.
 const DRIVER: &str = "driver";
 
-/// What a new node has: whole cards of one product, or one and parts of another.
+/// Returns the hardware of a new node: whole cards of one product, or one whole card and parts of another.
 pub fn driven(dice: &mut Dice, cards: i64) -> String {
     let product = *one(dice, &["NVIDIA A100 80GB PCIe", "NVIDIA H100 80GB HBM3"]).unwrap_or(&"NVIDIA A100 80GB PCIe");
     let has_parts = product.contains("PCIe") && percent(dice, 55);
@@ -53,7 +53,7 @@ fn part(index: i64, product: &str) -> Value {
     })
 }
 
-/// The same devices in one slice, or in two.
+/// Splits the same devices into one slice, or two.
 fn split(dice: &mut Dice, mut devices: Vec<Value>) -> Vec<Vec<Value>> {
     let at = devices.len() / 2;
     if at == 0 || percent(dice, 60) {
@@ -67,7 +67,8 @@ fn read(node: &Value) -> Option<Value> {
     serde_json::from_str(node["metadata"]["annotations"][DRIVEN].as_str()?).ok()
 }
 
-/// Something happens to a node's devices: one gets sick or well, they are published anew in other slices, the driver ends or is back.
+/// Draws a change of a node's devices: one fails or recovers, they are published in other slices, or the driver ends or is
+/// back.
 pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let driven = objects.list(&NODES).filter_map(|(key, node)| Some((key, read(node)?)));
     let driven: Vec<_> = driven.collect();
@@ -102,7 +103,7 @@ pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     Some(Step::Change(DRIVER, &NODES, key.clone(), patch))
 }
 
-/// Each driver publishes the next slice that is not as its node is, and takes away what is left over.
+/// Lets each driver publish the next slice that differs from its node, and remove what is left over.
 pub fn run(objects: &mut Objects) {
     let who = Arc::from(DRIVER);
     for (key, _) in all(objects, &SLICES) {

@@ -1,4 +1,4 @@
-//! What belongs to nobody any more goes; and what disruption budgets allow is counted.
+//! Deletes objects whose owners are gone, and counts what disruption budgets allow.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::objects::{
 };
 use crate::world::pods;
 
-/// So many pods that are over stay for people to look at.
+/// How many ended pods are kept for people to look at.
 const KEPT: usize = 10;
 
-/// Deletes objects whose owners are gone, pods whose nodes are gone, and the oldest pods that are over.
+/// Deletes objects whose owners are gone, pods whose nodes are gone, and the oldest ended pods.
 pub fn run(objects: &mut Objects) {
     let who = Arc::from("garbage-collector");
     for resource in [&REPLICA_SETS, &POD_GROUPS, &PODS, &RESOURCE_CLAIMS] {
@@ -47,7 +47,7 @@ pub fn run(objects: &mut Objects) {
     }
 }
 
-/// How many pods of each budget may be disrupted.
+/// Counts how many pods of each budget may be disrupted.
 pub fn budgets(objects: &mut Objects) {
     let who = Arc::from("disruption-controller");
     for (key, budget) in all(objects, &POD_DISRUPTION_BUDGETS) {

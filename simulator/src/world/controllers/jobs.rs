@@ -1,4 +1,4 @@
-//! Jobs of Kubernetes: their pods carry a finalizer until they are counted.
+//! Kubernetes' Jobs. Their pods carry a finalizer until they are counted.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::world::scheduler::set_condition;
 
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
-/// Counts the pods that are over, and makes as many as the Job says.
+/// Counts the ended pods, and makes as many as the Job says.
 pub fn run(objects: &mut Objects, made: &mut Made) {
     let mut owned = owned(objects);
     for (key, job) in all(objects, &JOBS) {
         let pods = pods_of(&mut owned, &job);
         one(objects, made, &key, &job, pods);
     }
-    // What is left belongs to others, or to Jobs that are gone.
+    // The remaining pods belong to other owners, or to Jobs that are gone.
     for (key, pod) in owned.into_values().flatten() {
         if pods::has_finalizer(&pod, TRACKING) {
             pods::release(objects, "job-controller", &key, TRACKING);

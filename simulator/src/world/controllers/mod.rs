@@ -1,4 +1,4 @@
-//! The controllers of every cluster, and Volcano's: each looks at all that is its own, and does what there is to do.
+//! The controllers of every cluster, and Volcano's. Each looks at all objects of its own and does what has to be done.
 
 pub mod claims;
 pub mod drivers;
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use super::step::Controller;
 use crate::objects::{Key, Objects, PODS, Resource, api_version};
 
-/// How many objects each owner has made: the next one's name.
+/// How many objects each owner has made; the next one's name follows from that.
 pub type Made = BTreeMap<Key, u64>;
 
-/// Lets a controller look.
+/// Lets a controller run once.
 pub fn run(controller: Controller, objects: &mut Objects, made: &mut Made) {
     match controller {
         Controller::Deployments => replicas::deployments(objects),
@@ -37,7 +37,7 @@ pub fn run(controller: Controller, objects: &mut Objects, made: &mut Made) {
     }
 }
 
-/// All objects of a resource, as they are now.
+/// Returns all objects of a resource, as they are now.
 fn all(objects: &Objects, resource: &'static Resource) -> Vec<(Key, Arc<Value>)> {
     let all = objects.list(resource);
     all.map(|(key, object)| (key.clone(), Arc::clone(object))).collect()
@@ -46,7 +46,7 @@ fn all(objects: &Objects, resource: &'static Resource) -> Vec<(Key, Arc<Value>)>
 /// Pods by the uids of their owners.
 type Owned = BTreeMap<String, Vec<(Key, Arc<Value>)>>;
 
-/// The pods of everybody who owns some.
+/// Returns the pods of every owner.
 fn owned(objects: &Objects) -> Owned {
     let mut by_owner = Owned::new();
     for (key, pod) in objects.list(&PODS) {
@@ -59,13 +59,13 @@ fn owned(objects: &Objects) -> Owned {
     by_owner
 }
 
-/// The pods of one owner.
+/// Takes the pods of one owner out.
 fn pods_of(all: &mut Owned, owner: &Value) -> Vec<(Key, Arc<Value>)> {
     let uid = owner["metadata"]["uid"].as_str().unwrap_or_default();
     all.remove(uid).unwrap_or_default()
 }
 
-/// The reference to whom an object belongs.
+/// Returns a reference to an owner.
 fn owner(resource: &Resource, owner: &Value) -> Value {
     json!([{
         "apiVersion": api_version(resource), "kind": resource.kind, "name": owner["metadata"]["name"],
@@ -73,7 +73,7 @@ fn owner(resource: &Resource, owner: &Value) -> Value {
     }])
 }
 
-/// A pod of this template and owner.
+/// Returns a pod of this template and owner.
 fn pod(template: &Value, key: &Key, owner: Value) -> Value {
     let mut pod = json!({"metadata": template["metadata"], "spec": template["spec"]});
     if pod["metadata"].is_null() {
@@ -85,7 +85,7 @@ fn pod(template: &Value, key: &Key, owner: Value) -> Value {
     pod
 }
 
-/// The name of the next object of an owner.
+/// Returns the name of the next object of an owner.
 fn next_name(made: &mut Made, of: &Key) -> Key {
     let count = made.entry(of.clone()).or_default();
     *count += 1;

@@ -1,4 +1,4 @@
-//! The node lifecycle controller: nodes that are not well are tainted, and their pods deleted.
+//! The node lifecycle controller. It taints nodes that are not ready, and deletes their pods.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::world::{nodes, pods};
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Keeps the taints as the nodes are.
+/// Keeps the taints in line with the state of the nodes.
 pub fn run(objects: &mut Objects) {
     let who = Arc::from("node-controller");
     for (key, node) in all(objects, &NODES) {

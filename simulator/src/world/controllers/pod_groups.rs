@@ -9,11 +9,11 @@ use crate::objects::{Key, Objects, POD_GROUPS, PODS, QUEUES};
 use crate::world::pods;
 
 const GROUP: &str = "scheduling.k8s.io/group-name";
-/// Volcano's controllers, as the API server knows them.
+/// The user of Volcano's controllers, as the API server knows it.
 pub const VOLCANO: &str = "volcano-controllers";
 
-/// Pods that name Volcano's scheduler and no group get one, whose name is written on the pod that is there; and each group's
-/// pods are counted, with the whole object.
+/// Gives a pod that names Volcano's scheduler and no group a group, and writes the group's name on the existing pod. Counts
+/// each group's pods, and writes the whole object.
 pub fn run(objects: &mut Objects) {
     let who = Arc::from(VOLCANO);
     for (key, pod) in all(objects, &PODS) {
@@ -62,7 +62,7 @@ pub fn run(objects: &mut Objects) {
         }
         let _ = objects.change(&who, &POD_GROUPS, &key, |group| {
             for (field, count) in [("running", running), ("succeeded", succeeded)] {
-                // A count of none is not written.
+                // A count of zero is not written.
                 if count > 0 || group["status"][field].is_number() {
                     group["status"][field] = count.into();
                 }
@@ -72,7 +72,7 @@ pub fn run(objects: &mut Objects) {
     }
 }
 
-/// What pods request, beside the same as keys of a `ResourceQuota`, as Volcano's controllers write it.
+/// Returns what pods request, with the same again as keys of a `ResourceQuota`, as Volcano's controllers write it.
 pub fn least<'a>(specs: impl Iterator<Item = &'a Value>) -> Value {
     let mut sums = crate::world::quantity::Amounts::new();
     let mut count = 0;
@@ -95,7 +95,7 @@ pub fn least<'a>(specs: impl Iterator<Item = &'a Value>) -> Value {
     least
 }
 
-/// Queues that say no state are open.
+/// Opens queues that have no state.
 pub fn open_queues(objects: &mut Objects) {
     let keys: Vec<Key> = objects
         .list(&QUEUES)

@@ -8,7 +8,7 @@ use super::{Made, all, next_name, owned, owner, pod, pods_of};
 use crate::objects::{DEPLOYMENTS, Key, Objects, PODS, REPLICA_SETS};
 use crate::world::pods;
 
-/// Each Deployment has one `ReplicaSet` of its template; those of former ones go, as under `Recreate`.
+/// Gives each Deployment one `ReplicaSet` of its template. Those of former templates are deleted, as under `Recreate`.
 pub fn deployments(objects: &mut Objects) {
     let who = Arc::from("deployment-controller");
     for (key, deployment) in all(objects, &DEPLOYMENTS) {
@@ -49,7 +49,7 @@ fn fnv(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, byte)
 }
 
-/// Each `ReplicaSet` has so many pods that are neither over nor deleted.
+/// Gives each `ReplicaSet` as many pods that are neither ended nor deleted as it asks for.
 pub fn replica_sets(objects: &mut Objects, made: &mut Made) {
     let who = Arc::from("replicaset-controller");
     let mut owned = owned(objects);
@@ -62,11 +62,11 @@ pub fn replica_sets(objects: &mut Objects, made: &mut Made) {
             let name = next_name(made, &key);
             let pod = pod(&set["spec"]["template"], &name, owner(&REPLICA_SETS, &set));
             if objects.create(&who, &PODS, pod).is_err() {
-                // It backs off where one is refused.
+                // The controller backs off if a pod is refused.
                 break;
             }
         }
-        // Who has no place yet goes first.
+        // Pods without a node are deleted first.
         active.sort_by_key(|(key, pod): &(Key, Arc<Value>)| (pods::node(pod).is_some(), key.clone()));
         let surplus = usize::try_from(count.saturating_sub(wanted)).unwrap_or(0);
         for (key, _) in active.iter().take(surplus) {

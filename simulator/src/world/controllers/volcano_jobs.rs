@@ -1,4 +1,4 @@
-//! Volcano's Jobs: a group for each, whose pods are made when its phase says that they may be.
+//! Volcano's Jobs. Each gets a group, and its pods are made once the group's phase allows it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{all, owned, owner, pod, pods_of};
 use crate::objects::{Key, Objects, POD_GROUPS, PODS, VOLCANO_JOBS};
 use crate::world::pods;
 
-/// Looks at each of them.
+/// Handles each of them.
 pub fn run(objects: &mut Objects) {
     let mut owned = owned(objects);
     for (key, job) in all(objects, &VOLCANO_JOBS) {
@@ -86,7 +86,7 @@ fn group_of(key: &Key, job: &Value, tasks: &[Value]) -> Value {
         })
         .collect();
     let min_member = job["spec"]["minAvailable"].as_u64().unwrap_or(1);
-    // The first pods of the tasks in their order, as many as must run.
+    // Takes the first pods of the tasks in their order, as many as must run.
     let pods = tasks.iter().flat_map(|task| {
         let count = usize::try_from(task["replicas"].as_u64().unwrap_or(1)).unwrap_or(1);
         std::iter::repeat_n(&task["template"]["spec"], count)

@@ -1,4 +1,4 @@
-//! Claims as users write them, and what administrators install for them.
+//! Claims as users write them, and the classes that administrators install for them.
 
 use serde_json::{Value, json};
 
@@ -12,10 +12,10 @@ use crate::objects::{CLAIM_TEMPLATES, DEVICE_CLASSES, Objects, PODS, RESOURCE_CL
 
 /// The class of parts of cards.
 const MIG: &str = "mig.nvidia.com";
-/// The namespace of what the cluster runs for itself, where no quota holds.
+/// The namespace of the cluster's own pods, where no quota applies.
 const SYSTEM: &str = "kube-system";
 
-/// What NVIDIA's driver installs, and the templates that users have written beforehand.
+/// Returns what NVIDIA's driver installs, and templates that users wrote beforehand.
 pub fn installed(dice: &mut Dice) -> Vec<(&'static Resource, Value)> {
     let class = |name: &str, kind: &str, extended: Option<&str>| {
         let expression = format!("device.driver == '{NVIDIA}' && device.attributes['{NVIDIA}'].type == '{kind}'");
@@ -53,7 +53,7 @@ fn exactly(class: &str, count: i64, term: Option<&str>) -> Value {
     json!({"name": "gpu", "exactly": form(class, count, term)})
 }
 
-/// The requests of each template.
+/// Returns the requests of each template.
 fn templates() -> Vec<(&'static str, Value)> {
     let of = |name: &str, value: &str| format!("device.attributes['{NVIDIA}'].{name} == '{value}'");
     let (a100, h100) = (
@@ -101,7 +101,7 @@ fn templates() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// One of the templates, those that ask for what there is more often.
+/// Draws one of the templates; those that ask for existing devices are drawn more often.
 fn template(dice: &mut Dice) -> &'static str {
     weighted(
         dice,
@@ -120,7 +120,7 @@ fn template(dice: &mut Dice) -> &'static str {
     )
 }
 
-/// Lets a pod claim devices: by a template, or by the name of a claim that others may name as well.
+/// Lets a pod claim devices: by a template, or by the name of a claim that other pods may name as well.
 pub fn put(dice: &mut Dice, make: &Maker<'_>, annotations: &mut Value, spec: &mut Value) {
     let by_hand: Vec<_> = make
         .objects
@@ -144,7 +144,7 @@ pub fn put(dice: &mut Dice, make: &Maker<'_>, annotations: &mut Value, spec: &mu
     }
 }
 
-/// Somebody makes a claim by hand, or deletes one; or the cluster runs something for itself that claims devices.
+/// A user makes a claim by hand or deletes one, or the cluster runs a pod of its own that claims devices.
 pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let requests = |name: &str| {
         let mut templates = templates().into_iter();

@@ -1,4 +1,4 @@
-//! Configurations of which anything is turned on beside anything.
+//! Configurations in which any settings are turned on together.
 
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ fn cardgate(dice: &mut Dice) -> String {
     )
 }
 
-/// The data of a `ConfigMap` that is refused: the last good one stays in force.
+/// The data of a `ConfigMap` that is refused, so that the last good one stays in force.
 pub fn broken(dice: &mut Dice) -> Value {
     let (conf, cardgate) = *one(
         dice,

@@ -1,6 +1,7 @@
-//! A crowd: queues are filled above what they deserve, then others beside them ask for what is theirs, so that much is taken back.
+//! A crowd. Queues are filled above what they deserve; then queues beside them ask for their share, so that much is
+//! reclaimed.
 //!
-//! All of it is about few cards, of which there is less than is asked for: in a cluster that is idle nobody has to give anything.
+//! A crowd is about few cards, of which there are fewer than are asked for. In an idle cluster nothing has to be given back.
 
 mod terms;
 
@@ -17,25 +18,25 @@ use super::{ADMIN, TEAMS, USER, queues, template, workloads};
 use crate::Dice;
 use crate::objects::{DEPLOYMENTS, JOBS, Key, NODES, Objects, POD_GROUPS, PODS, QUEUES, Resource};
 
-/// With so many pods nobody comes any more before others have left.
+/// With this many pods no more come before others have left.
 const FULL: usize = 48;
-/// Of less than so many cards there is little to take back.
+/// With fewer cards than this there is little to reclaim.
 const FEW: i64 = 6;
-/// With so many nodes no more are added.
+/// With this many nodes no more are added.
 const MOST_NODES: usize = 8;
-/// How the names of all begin that are part of a crowd.
+/// The prefix of the names of all objects of a crowd.
 const CROWD: &str = "crowd";
 
 /// What a crowd is about.
 struct Crowd<'a> {
     objects: &'a Objects,
     card: Card,
-    /// How many of them nodes have.
+    /// How many of the card the nodes have.
     total: i64,
     namespace: &'static str,
 }
 
-/// What happens next in a crowd, one thing after the other.
+/// Draws what a crowd does next, one thing after the other.
 pub fn draw(dice: &mut Dice, objects: &Objects) -> Vec<Step> {
     let Some(crowd) = Crowd::new(dice, objects) else {
         return Vec::new();
@@ -70,12 +71,12 @@ pub fn draw(dice: &mut Dice, objects: &Objects) -> Vec<Step> {
 impl<'a> Crowd<'a> {
     fn new(dice: &mut Dice, objects: &'a Objects) -> Option<Self> {
         let mut cards = present(objects);
-        // What devices are is known to those alone who claim them, and shares are no whole numbers of cards.
+        // Only pods that claim devices know what they are, and shares are no whole numbers of cards.
         cards.retain(|card| !card.is_shared() && CARDS.contains(card) && total(objects, card) > 0);
-        // Who is to be in the way of others asks for the same as they do.
+        // Pods that are to compete ask for the same card.
         let most = cards.iter().max_by_key(|card| total(objects, card))?;
         let card = *(if percent(dice, 75) { most } else { one(dice, &cards)? });
-        // Whom somebody makes room for is named in his own namespace alone.
+        // The pod that room is made for is named only to its own namespace.
         let namespace = if percent(dice, 80) {
             TEAMS[0]
         } else {
@@ -96,7 +97,7 @@ impl<'a> Crowd<'a> {
         names.filter_map(move |name| Some((name, &**objects.get(&QUEUES, &Key::new("", name))?)))
     }
 
-    /// Those of them that may have the card.
+    /// Those of these queues that may have the card.
     fn takers(&self) -> Vec<(&'static str, &'a Value)> {
         let may_have = |queue: &Value| queues::counts(queue, CARD_QUOTA).get(self.card.name) > Some(&0);
         let is_open = |queue: &Value| queue["status"]["state"] != "Closed";
@@ -105,7 +106,7 @@ impl<'a> Crowd<'a> {
             .collect()
     }
 
-    /// How many of the card the pods have that were let into a queue.
+    /// How many of the card the pods hold that were let into a queue.
     fn held(&self, queue: &str) -> i64 {
         let pods = self.objects.list(&PODS).filter(|(_, pod)| {
             let metadata = &pod["metadata"];
@@ -117,7 +118,7 @@ impl<'a> Crowd<'a> {
             .sum()
     }
 
-    /// What pods are made of that ask for so many of the card in a queue.
+    /// Returns a template of pods that ask for this many of the card in a queue.
     fn template(&self, dice: &mut Dice, queue: &str, count: i64) -> Value {
         let mut resources = json!({"cpu": one(dice, &["100m", "250m", "500m"]), "memory": "64Mi"});
         resources[self.card.resource] = count.to_string().into();
@@ -136,12 +137,12 @@ impl<'a> Crowd<'a> {
         })
     }
 
-    /// A name that nobody else has.
+    /// Returns a name that no other object has.
     fn name(&self) -> String {
         format!("{CROWD}-{}", self.objects.version())
     }
 
-    /// So many pods that nobody makes anew.
+    /// Returns so many pods without a controller.
     fn pods(&self, template: &Value, count: i64) -> Vec<(&'static Resource, Value)> {
         let pod = |index: i64| {
             let mut pod = template.clone();
@@ -152,7 +153,7 @@ impl<'a> Crowd<'a> {
         (0..count).map(pod).collect()
     }
 
-    /// Who was let in gets a place, and who was evicted is gone, before others come.
+    /// Admitted pods get a node, and evicted pods are removed, before other pods come.
     fn hurry(&self, dice: &mut Dice) -> Vec<Step> {
         let to_place = pods::which(self.objects, pods::waits_for_place);
         let mut to_stop = pods::which(self.objects, pods::is_deleted);
@@ -173,7 +174,7 @@ impl<'a> Crowd<'a> {
     }
 }
 
-/// How many of a card nodes have.
+/// Returns how many of a card the nodes have.
 fn total(objects: &Objects, card: &Card) -> i64 {
     let (label, product) = card.product;
     let nodes = objects
@@ -195,10 +196,10 @@ fn deserved(queue: &Value, card: &Card) -> i64 {
         .unwrap_or(0)
 }
 
-/// Somebody keeps many pods running in a queue, as many as it may have.
+/// A user keeps many pods running in a queue, as many as it may have.
 fn fill(dice: &mut Dice, crowd: &Crowd<'_>) -> Vec<Step> {
     let mut takers = crowd.takers();
-    // The others have something to ask for then.
+    // Then the other queues have something to ask for.
     let borrows = |(name, queue): &(&'static str, &Value)| crowd.held(name) >= deserved(queue, &crowd.card);
     if percent(dice, 70) && takers.iter().any(borrows) {
         takers.retain(borrows);
@@ -206,7 +207,7 @@ fn fill(dice: &mut Dice, crowd: &Crowd<'_>) -> Vec<Step> {
     let Some((queue, _)) = one(dice, &takers) else {
         return Vec::new();
     };
-    // Who has two may have to give one of them alone, which nobody can.
+    // A pod with two cards might have to give back one of them, which is impossible.
     let each = weighted(dice, (5, 1), &[(4, 2), (1, 3)]);
     let template = crowd.template(dice, queue, each);
     let count = number(dice, 2, 6);
@@ -218,7 +219,7 @@ fn fill(dice: &mut Dice, crowd: &Crowd<'_>) -> Vec<Step> {
     vec![Step::Create(USER, created)]
 }
 
-/// Somebody asks for what a queue deserves and has not; or for one more than that.
+/// A user asks for what a queue deserves and does not have, or for one more than that.
 fn claim(dice: &mut Dice, crowd: &Crowd<'_>) -> Vec<Step> {
     let lacking = |(name, queue): &(&'static str, &Value)| deserved(queue, &crowd.card) - crowd.held(name);
     let mut takers = crowd.takers();
@@ -240,7 +241,7 @@ fn claim(dice: &mut Dice, crowd: &Crowd<'_>) -> Vec<Step> {
     let mut template = crowd.template(dice, queue, 1);
     template["spec"]["priority"] = priority.into();
     let created = match number(dice, 0, 10) {
-        // One by itself, for all of it.
+        // One pod alone, for all of it.
         0..3 => {
             let mut all = crowd.template(dice, queue, asked.min(3));
             all["spec"]["priority"] = priority.into();
@@ -260,7 +261,7 @@ fn claim(dice: &mut Dice, crowd: &Crowd<'_>) -> Vec<Step> {
     vec![Step::Create(USER, created)]
 }
 
-/// All of them together, or none.
+/// A gang: all pods together, or none.
 fn gang(
     dice: &mut Dice,
     crowd: &Crowd<'_>,
@@ -283,7 +284,7 @@ fn gang(
     created
 }
 
-/// Somebody comes who goes first in a queue that has something.
+/// A pod comes that goes first in a queue that has something.
 fn outrank(dice: &mut Dice, crowd: &Crowd<'_>) -> Vec<Step> {
     let mut takers = crowd.takers();
     takers.retain(|(name, _)| crowd.held(name) > 0);
@@ -299,7 +300,7 @@ fn outrank(dice: &mut Dice, crowd: &Crowd<'_>) -> Vec<Step> {
     vec![Step::Create(USER, crowd.pods(&template, 1))]
 }
 
-/// Somebody has had enough.
+/// A user gives up.
 fn leave(dice: &mut Dice, crowd: &Crowd<'_>) -> Vec<Step> {
     let kinds = [&DEPLOYMENTS, &JOBS, &PODS];
     let all = kinds

@@ -1,5 +1,5 @@
-//! What users write on objects that are there, beyond what they made them for: finalizers that keep what is deleted, which nodes pods may
-//! have, and phases of groups.
+//! Users' edits of existing objects, beyond what these were made for: finalizers that keep deleted objects, restrictions of
+//! pods to nodes, and phases of groups.
 
 use serde_json::{Value, json};
 
@@ -10,12 +10,12 @@ use super::{TEAMS, USER};
 use crate::Dice;
 use crate::objects::{Key, Objects, POD_GROUPS, PODS};
 
-/// A finalizer of whoever made the pod.
+/// A finalizer of a pod's author.
 pub const HOLD: &str = "users.example.com/hold";
-/// Phases that anybody may write on a group of his.
+/// Phases that a user may write on a group.
 const PHASES: [&str; 4] = ["Pending", "Inqueue", "Running", "Completed"];
 
-/// What somebody edits next.
+/// Draws the next edit.
 pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let what: fn(&mut Dice, &Objects) -> Option<Step> = weighted(
         dice,
@@ -30,7 +30,7 @@ pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     what(dice, objects)
 }
 
-/// The pods of the teams of which this is true.
+/// Returns the pods of the teams for which `is` holds.
 fn which(objects: &Objects, is: impl Fn(&Value) -> bool) -> Vec<Key> {
     let mut found = pods::which(objects, is);
     found.retain(|key| TEAMS.contains(&&*key.namespace));
@@ -39,7 +39,7 @@ fn which(objects: &Objects, is: impl Fn(&Value) -> bool) -> Vec<Key> {
 
 fn hold(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let free = which(objects, |pod| pods::is_active(pod) && !pods::has_finalizer(pod, HOLD));
-    // Whoever was let in and has no node first.
+    // Pods that were let in and have no node come first.
     let unplaced = which(objects, pods::waits_for_place);
     let among = if percent(dice, 60) { unplaced } else { free };
     let key = one(dice, &among)?.clone();
@@ -69,7 +69,7 @@ fn delete_held(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     Some(Step::Delete(USER, &PODS, one(dice, &held)?.clone()))
 }
 
-/// API servers let a pod that has gates be kept off nodes, and any pod tolerate more.
+/// API servers let users exclude nodes for a pod that has gates, and add tolerations to any pod.
 fn edit_constraints(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let gated = which(objects, |pod| pods::is_active(pod) && pods::gates(pod).next().is_some());
     let key = one(dice, &gated)?.clone();

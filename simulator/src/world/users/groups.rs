@@ -14,7 +14,7 @@ use crate::objects::{DEPLOYMENTS, JOBS, Objects, POD_GROUPS, VOLCANO_JOBS};
 const GROUP: &str = "scheduling.k8s.io/group-name";
 const TASK: &str = "volcano.sh/task-spec";
 
-/// A group, and the workloads whose pods are in it.
+/// Draws a group, and the workloads whose pods are in it.
 pub fn gang(dice: &mut Dice, make: &Maker<'_>) -> Made {
     let name = name(make, "gang");
     let tasks = number(dice, 1, 3);
@@ -27,7 +27,7 @@ pub fn gang(dice: &mut Dice, make: &Maker<'_>) -> Made {
         let mut template = template(dice, make);
         let annotations = &mut template["metadata"]["annotations"];
         annotations[GROUP] = name.as_str().into();
-        // Some name their queue besides, which may be another.
+        // Some pods also name their queue, which may be another one.
         if percent(dice, 85)
             && let Some(annotations) = annotations.as_object_mut()
         {
@@ -58,7 +58,7 @@ pub fn gang(dice: &mut Dice, make: &Maker<'_>) -> Made {
         members += replicas;
         of_tasks.insert(label, number(dice, 1, replicas + 1).into());
     }
-    // Now and then more than ever come.
+    // Sometimes the group needs more pods than ever come.
     let min_member = (members - number(dice, 0, 3) + i64::from(percent(dice, 5))).max(1);
     let mut group = json!({
         "metadata": {"namespace": make.namespace, "name": name, "annotations": {}},
@@ -73,13 +73,13 @@ pub fn gang(dice: &mut Dice, make: &Maker<'_>) -> Made {
     if percent(dice, 30) {
         group["spec"]["minResources"] = least.unwrap_or_default();
     }
-    // The group may come after its pods.
+    // The group may be created after its pods.
     let place = if percent(dice, 85) { 0 } else { objects.len() };
     objects.insert(place, (&POD_GROUPS, group));
     objects
 }
 
-/// A Job of Volcano's.
+/// Draws a Volcano Job.
 pub fn volcano_job(dice: &mut Dice, make: &Maker<'_>) -> Made {
     let name = name(make, "vcjob");
     let mut total = 0;
@@ -108,7 +108,7 @@ pub fn volcano_job(dice: &mut Dice, make: &Maker<'_>) -> Made {
     vec![(&VOLCANO_JOBS, job)]
 }
 
-/// Somebody changes what a group says.
+/// Draws a change of what a group says.
 pub fn change(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let groups: Vec<_> = objects.list(&POD_GROUPS).map(|(key, _)| key.clone()).collect();
     let key = one(dice, &groups)?.clone();

@@ -1,5 +1,5 @@
-//! Keys of the configuration that are seldom written: which queue is whose who names none, which one is above all others, who moves groups
-//! from phase to phase, and which plugins there are at all.
+//! Rarely used keys of the configuration: the queue of pods that name none, the root queue, who moves groups from phase to
+//! phase, and which plugins there are at all.
 
 use crds::keys::{CONFIG_MAP, NAMESPACE};
 use serde_json::{Value, json};
@@ -10,12 +10,12 @@ use super::ADMIN;
 use crate::Dice;
 use crate::objects::{CONFIG_MAPS, Key, Objects};
 
-/// The key with what Volcano's scheduler reads, too.
+/// The key that Volcano's scheduler reads too.
 const SCHEDULER: &str = "volcano-scheduler.conf";
-/// The key with what Cardgate alone reads.
+/// The key that only Cardgate reads.
 const OWN: &str = "cardgate.yaml";
 
-/// The configuration as it is, with one of these keys written otherwise.
+/// Draws the current configuration with one of these keys changed.
 pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let key = Key::new(NAMESPACE, CONFIG_MAP);
     let data = &objects.get(&CONFIG_MAPS, &key)?["data"];
@@ -28,7 +28,7 @@ pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     Some(Step::Change(ADMIN, &CONFIG_MAPS, key, json!({ "data": data })))
 }
 
-/// A text in which a line of its own says this of a key, and no other one does.
+/// Returns the text with exactly one line for this key, with this value.
 fn with(text: &str, key: &str, value: &str) -> String {
     let others = text.lines().filter(|line| !line.starts_with(&format!("{key}:")));
     let own = format!("{key}: {value}");
@@ -48,7 +48,7 @@ fn default_queue(dice: &mut Dice, data: &Value) -> Option<Value> {
     )
 }
 
-/// Nobody else sets phases in these worlds, so groups wait for a phase that nobody gives.
+/// Nobody else sets phases in these worlds, so groups wait for a phase that nobody sets.
 fn enqueue(dice: &mut Dice, data: &Value) -> Option<Value> {
     own(data, "enqueue", one(dice, &["false", "false", "true"])?)
 }
@@ -65,7 +65,7 @@ fn root_queue(dice: &mut Dice, data: &Value) -> Option<Value> {
     Some(json!({SCHEDULER: format!("{before}{HIERARCHY}        rootQueue: {root}\n{after}")}))
 }
 
-/// Nothing but actions is the default, and plugins without one that rules queues limit nothing.
+/// With actions alone the defaults apply. With plugins but none for queues, queues limit nothing.
 fn no_plugin(dice: &mut Dice, data: &Value) -> Option<Value> {
     let text = data[SCHEDULER].as_str()?;
     let actions = text.lines().find(|line| line.starts_with("actions:"))?;

@@ -1,4 +1,4 @@
-//! Users: they create, change and delete whatever they may, and make mistakes.
+//! Users. They create, change and delete what they may, and make mistakes.
 
 pub mod claims;
 pub mod configurations;
@@ -21,16 +21,16 @@ use crate::objects::{
     CONFIG_MAPS, DEPLOYMENTS, JOBS, Key, NAMESPACES, Objects, POD_GROUPS, PODS, Resource, VOLCANO_JOBS,
 };
 
-/// Whoever works in a namespace.
+/// A user who works in a namespace.
 pub const USER: &str = "user";
-/// Whoever looks after the cluster.
+/// An administrator of the cluster.
 pub const ADMIN: &str = "admin";
-/// With so many pods nobody creates any more.
+/// With this many pods no user creates any more.
 const CROWDED: usize = 42;
-/// Where users work. Of these, one names a queue, and one has opted in to quotas of pods without GPU.
+/// Where users work. One of these namespaces names a queue, and one has opted in to quotas of pods without GPU.
 pub const TEAMS: [&str; 3] = ["research", "serving", "batch"];
 
-/// What some user does next.
+/// Draws what a user does next.
 pub fn draw(dice: &mut Dice, objects: &Objects, beside_volcano: bool) -> Option<Step> {
     let living = objects.list(&PODS).filter(|(_, pod)| pods::is_active(pod)).count();
     if objects.has_devices && percent(dice, 9) {
@@ -53,7 +53,7 @@ pub fn draw(dice: &mut Dice, objects: &Objects, beside_volcano: bool) -> Option<
     what(dice, objects, beside_volcano)
 }
 
-/// Creates pods, in one way or another.
+/// Draws the creation of pods, in one way or another.
 fn create(dice: &mut Dice, objects: &Objects, beside_volcano: bool) -> Option<Step> {
     let cards = cards::present(objects);
     let namespace = *one(dice, &TEAMS)?;
@@ -83,7 +83,7 @@ fn any(dice: &mut Dice, objects: &Objects, of: &[&'static Resource]) -> Option<(
     one(dice, &all).cloned()
 }
 
-/// More or fewer of something.
+/// Draws more or fewer replicas of something.
 fn scale(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let (resource, key) = any(dice, objects, &[&DEPLOYMENTS, &JOBS])?;
     let count = number(dice, 0, 5);
@@ -100,7 +100,7 @@ fn scale(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     Some(Step::Change(USER, resource, key, json!({"spec": spec})))
 }
 
-/// Takes something away again.
+/// Draws the deletion of something.
 fn delete(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let kinds: [&'static Resource; 5] = [&PODS, &DEPLOYMENTS, &JOBS, &POD_GROUPS, &VOLCANO_JOBS];
     let kind = weighted(
@@ -112,7 +112,7 @@ fn delete(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     Some(Step::Delete(USER, resource, key))
 }
 
-/// A namespace comes to name a queue or to be under `CrossQuota`, or no longer.
+/// A namespace begins or ceases to name a queue or to be under `CrossQuota`.
 fn namespace(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let name = *one(dice, &TEAMS)?;
     let patch = if percent(dice, 50) {
@@ -125,7 +125,7 @@ fn namespace(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     Some(Step::Change(ADMIN, &NAMESPACES, Key::new("", name), patch))
 }
 
-/// Another configuration; now and then one that can't be read.
+/// Draws another configuration; sometimes one that can't be read.
 fn configuration(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let data = if percent(dice, 20) {
         configurations::broken(dice)
@@ -137,7 +137,7 @@ fn configuration(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     Some(Step::Change(ADMIN, &CONFIG_MAPS, key, json!({ "data": data })))
 }
 
-/// Another controller is done with a pod that it held back.
+/// Another controller releases a pod that it held back.
 fn open(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let held: Vec<_> = objects
         .list(&PODS)
@@ -150,7 +150,7 @@ fn open(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     one(dice, &held).cloned()
 }
 
-/// A queue's name: one that takes pods, mostly.
+/// Draws a queue's name, mostly of one that takes pods.
 pub fn name_of_queue(dice: &mut Dice, objects: &Objects) -> String {
     if percent(dice, 2) {
         return "ghost".to_owned();

@@ -1,4 +1,4 @@
-//! Queues: what they may have, what they deserve, and what they are a part of.
+//! Queues: what they may have, what they deserve, and which queue they are a part of.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::objects::{Key, Objects, QUEUES};
 const QUOTA: &str = "volcano.sh/card.quota";
 /// The annotation with the cards that are kept free for a queue.
 const GUARANTEE: &str = "volcano.sh/card.guarantee";
-/// Queues that have others below them.
+/// Queues with queues below them.
 pub const DEPARTMENTS: [&str; 2] = ["dept-a", "dept-b"];
-/// A part of a department that has teams below it, in some worlds.
+/// A part of a department, with teams below it, in some worlds.
 pub const UNIT: &str = "unit-a";
-/// All others, each with the queues that it would be a part of: of the first that is there.
+/// All other queues. Each has candidates for its parent, of which the first that exists is taken.
 pub const TEAMS: [(&str, &[&str]); 7] = [
     ("team-1", &[UNIT, "dept-a"]),
     ("team-5", &[UNIT, "dept-a"]),
@@ -30,10 +30,10 @@ pub const TEAMS: [(&str, &[&str]); 7] = [
     ("solo", &[]),
     ("default", &[]),
 ];
-/// The queues that the unit is a part of.
+/// The queues that the unit may be a part of.
 pub const ABOVE_UNIT: &[&str] = &["dept-a"];
 
-/// The first of these queues that is there.
+/// Returns the first of these queues that exists.
 pub fn first_there(objects: &Objects, names: &[&'static str]) -> Option<(&'static str, Arc<Value>)> {
     let mut found = names
         .iter()
@@ -41,7 +41,7 @@ pub fn first_there(objects: &Objects, names: &[&'static str]) -> Option<(&'stati
     found.next()
 }
 
-/// A queue as its owner writes it, within what the one above has.
+/// Returns a queue as its owner writes it, within what the queue above it has.
 pub fn queue(dice: &mut Dice, name: &str, above: Option<(&str, &Value)>, cards: &[Card]) -> Value {
     let is_department = DEPARTMENTS.contains(&name);
     let is_inner = is_inner(name);
@@ -68,7 +68,7 @@ pub fn queue(dice: &mut Dice, name: &str, above: Option<(&str, &Value)>, cards: 
         }
         if percent(dice, if is_inner { 60 } else { 15 }) {
             let kept = count.min(if is_department { 2 } else { 1 } * unit);
-            // A unit is meant to be there: it is guaranteed no more than its department.
+            // The unit is to be valid, so it is guaranteed no more than its department.
             let most = if is_inner { above_guarantee(card.name) } else { None };
             guarantee.insert(card.name, most.map_or(kept, |most| kept.min(most)));
         }
@@ -117,13 +117,13 @@ fn is_inner(name: &str) -> bool {
     name == UNIT || DEPARTMENTS.contains(&name)
 }
 
-/// The counts of cards that an annotation names.
+/// Returns the counts of cards that an annotation names.
 pub fn counts(queue: &Value, key: &str) -> BTreeMap<String, i64> {
     let text = queue["metadata"]["annotations"][key].as_str().unwrap_or("{}");
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// Some queue that takes pods; rarely one that has others below it.
+/// Draws a queue that takes pods; rarely one with queues below it.
 pub fn any(dice: &mut Dice, objects: &Objects) -> Option<String> {
     let takes_inner = percent(dice, 3);
     let names: Vec<_> = objects
@@ -134,7 +134,7 @@ pub fn any(dice: &mut Dice, objects: &Objects) -> Option<String> {
     one(dice, &names).cloned()
 }
 
-/// A queue is created, changed, closed, opened or deleted.
+/// Draws the creation, change, closing, opening or deletion of a queue.
 pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let (name, above) = match number(dice, 0, 100) {
         0..22 => (*one(dice, &DEPARTMENTS)?, &[][..]),
@@ -164,7 +164,7 @@ pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
             key,
             json!({"status": {"state": "Open"}}),
         ),
-        // One number goes up or down, as it mostly is.
+        // One number goes up or down, as in most changes.
         5..=14 => {
             let counts = counts(now, QUOTA);
             let cards: Vec<_> = counts.into_iter().collect();

@@ -1,4 +1,4 @@
-//! Pods as users write them, with what the API server adds where they say nothing.
+//! Pods as users write them, with the API server's defaults.
 
 use serde_json::{Value, json};
 
@@ -11,20 +11,20 @@ use crate::objects::Objects;
 /// A gate of a controller that is not Cardgate.
 pub const FOREIGN_GATE: &str = "example.com/license";
 
-/// Of a hundred pods, so many claim devices, where there are any.
+/// So many of a hundred pods claim devices, where there are any.
 const CLAIMING: u32 = 40;
 
 /// What users know when they write pods.
 pub struct Maker<'a> {
     /// The cards that nodes have.
     pub cards: &'a [Card],
-    /// What there is.
+    /// The existing objects.
     pub objects: &'a Objects,
-    /// Where they work.
+    /// The namespace in which they work.
     pub namespace: &'static str,
 }
 
-/// What a pod is to hold of devices.
+/// What a pod asks for in cards or devices.
 enum Ask {
     Nothing,
     /// Names, resource and count.
@@ -32,7 +32,7 @@ enum Ask {
     Share,
 }
 
-/// A pod's metadata and spec.
+/// Draws a pod's metadata and spec.
 pub fn template(dice: &mut Dice, make: &Maker<'_>) -> Value {
     let has_claims = make.objects.has_devices && percent(dice, CLAIMING);
     let ask = if has_claims { Ask::Nothing } else { ask(dice, make) };
@@ -89,7 +89,7 @@ pub fn template(dice: &mut Dice, make: &Maker<'_>) -> Value {
     json!({"metadata": {"annotations": annotations, "labels": {}}, "spec": spec})
 }
 
-/// A container that requests this, and no more.
+/// Returns a container that requests only this.
 pub fn container(name: &str, resources: &Value) -> Value {
     json!({"name": name, "image": "busybox:1.37", "resources": {"limits": resources, "requests": resources}})
 }
@@ -132,7 +132,7 @@ fn ask(dice: &mut Dice, make: &Maker<'_>) -> Ask {
             Ask::Cards(Some(card.name.to_owned()), card.resource, count)
         }),
         5 => Ask::Share,
-        // Misspelt, or not there.
+        // A misspelt card, or one that does not exist.
         6 => {
             let name = *one(
                 dice,
@@ -150,7 +150,7 @@ fn ask(dice: &mut Dice, make: &Maker<'_>) -> Ask {
     }
 }
 
-/// What containers request of shared cards, and what is said of them.
+/// Draws what containers request of shared cards, and the annotations on that.
 fn shares(dice: &mut Dice, annotations: &mut Value) -> Vec<Value> {
     if percent(dice, 55) {
         annotations["vke.volcengine.com/mgpu-compute-policy"] = "native-burst-share".into();
@@ -177,7 +177,7 @@ fn shares(dice: &mut Dice, annotations: &mut Value) -> Vec<Value> {
     }
 }
 
-/// Where it may run, and what else it brings.
+/// Draws where the pod may run, and what else it has.
 fn constrain(dice: &mut Dice, make: &Maker<'_>, spec: &mut Value) {
     const ZONE: &str = "topology.kubernetes.io/zone";
     if percent(dice, 6) {

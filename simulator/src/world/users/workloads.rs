@@ -10,12 +10,12 @@ use crate::objects::{DEPLOYMENTS, JOBS, POD_DISRUPTION_BUDGETS, PODS, Resource};
 /// Objects that are created together.
 pub type Objects = Vec<(&'static Resource, Value)>;
 
-/// A name that nobody else has.
+/// Returns a name that no other object has.
 pub fn name(make: &Maker<'_>, of: &str) -> String {
     format!("{of}-{}", make.objects.version())
 }
 
-/// A pod of nobody.
+/// Draws a pod without an owner.
 pub fn pod(dice: &mut Dice, make: &Maker<'_>) -> Objects {
     let name = name(make, "pod");
     let count = number(dice, 1, 4);
@@ -29,7 +29,7 @@ pub fn pod(dice: &mut Dice, make: &Maker<'_>) -> Objects {
     (0..count).map(pod).collect()
 }
 
-/// The same pod so many times, whatever happens to one.
+/// Draws a Deployment: the same pod several times, replaced whenever one is lost.
 pub fn deployment(dice: &mut Dice, make: &Maker<'_>) -> Objects {
     let (name, replicas) = (name(make, "web"), number(dice, 1, 5));
     let mut template = template(dice, make);
@@ -45,7 +45,7 @@ pub fn deployment(dice: &mut Dice, make: &Maker<'_>) -> Objects {
     objects
 }
 
-/// A Deployment of this template.
+/// Returns a Deployment of this template.
 pub fn deployment_of(make: &Maker<'_>, name: &str, replicas: i64, template: &Value) -> Value {
     json!({
         "metadata": {"namespace": make.namespace, "name": name},
@@ -53,7 +53,7 @@ pub fn deployment_of(make: &Maker<'_>, name: &str, replicas: i64, template: &Val
     })
 }
 
-/// A Job whose pods come as they can.
+/// Draws a Job whose pods are admitted one by one.
 pub fn job(dice: &mut Dice, make: &Maker<'_>) -> Objects {
     let name = name(make, "job");
     let mut template = template(dice, make);
@@ -61,7 +61,7 @@ pub fn job(dice: &mut Dice, make: &Maker<'_>) -> Objects {
     vec![(&JOBS, job_of(dice, make, &name, template))]
 }
 
-/// A Job of this template.
+/// Returns a Job of this template.
 pub fn job_of(dice: &mut Dice, make: &Maker<'_>, name: &str, mut template: Value) -> Value {
     let count = number(dice, 1, 5);
     template["spec"]["restartPolicy"] = "Never".into();
@@ -74,7 +74,7 @@ pub fn job_of(dice: &mut Dice, make: &Maker<'_>, name: &str, mut template: Value
     })
 }
 
-/// A Job that its queue takes as a whole, or not.
+/// Draws a Job that its queue lets in as a whole or not at all.
 pub fn held_job(dice: &mut Dice, make: &Maker<'_>) -> Objects {
     // Most templates name no card.
     let asked = (0..12).find_map(|_| {

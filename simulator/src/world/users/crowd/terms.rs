@@ -1,4 +1,4 @@
-//! What a crowd is ruled by: what queues may have, deserve and keep, and that what is borrowed is taken back.
+//! The rules for a crowd: what queues may have, deserve and are guaranteed, and that borrowed cards are reclaimed.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use super::Crowd;
 use crate::Dice;
 use crate::objects::{CONFIG_MAPS, Key, Objects, QUEUES};
 
-/// Whether what is borrowed is taken back, as far as the text of the configuration says.
+/// Whether borrowed cards are reclaimed, as far as the text of the configuration says.
 pub fn is_taken_back(objects: &Objects) -> bool {
     let map = objects.get(&CONFIG_MAPS, &Key::new(NAMESPACE, CONFIG_MAP));
     let text = map.and_then(|map| map["data"]["volcano-scheduler.conf"].as_str());
     text.is_some_and(|text| text.contains("reclaim,") || text.contains("reclaim\""))
 }
 
-/// A configuration under which what is borrowed is taken back.
+/// Returns a configuration under which borrowed cards are reclaimed.
 pub fn configuration(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let key = Key::new(NAMESPACE, CONFIG_MAP);
     objects.get(&CONFIG_MAPS, &key)?;
@@ -31,7 +31,7 @@ pub fn configuration(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     Some(Step::Change(ADMIN, &CONFIG_MAPS, key, json!({ "data": data })))
 }
 
-/// What a queue says then of the card.
+/// Returns what a queue then says of the card.
 fn saying(crowd: &Crowd<'_>, queue: &Value, says: &[(&str, Option<i64>)]) -> Value {
     let mut annotations = json!({});
     for (key, amount) in says {
@@ -45,7 +45,7 @@ fn saying(crowd: &Crowd<'_>, queue: &Value, says: &[(&str, Option<i64>)]) -> Val
     json!({"metadata": {"annotations": annotations}})
 }
 
-/// Queues that are parts of the same say that each may have all, and deserves a part; so does the one above them.
+/// Queues with the same parent say that each may have everything, and deserves a part. Their parent says the same.
 pub fn say(dice: &mut Dice, crowd: &Crowd<'_>) -> Vec<Step> {
     let parents: Vec<_> = crowd
         .teams()
@@ -64,7 +64,7 @@ pub fn say(dice: &mut Dice, crowd: &Crowd<'_>) -> Vec<Step> {
     let fair = crowd.total / i64::try_from(siblings.len()).unwrap_or(1).max(1);
     for (name, queue) in siblings {
         let all = (crowd.total - i64::from(percent(dice, 15))).max(0);
-        // Together more than there is, or less; and now and then less than is guaranteed.
+        // Together they deserve more than there is, or less; and sometimes less than is guaranteed.
         let deserves = (fair + number(dice, -1, 3)).clamp(0, all);
         let kept = i64::from(percent(dice, 30)).min(all);
         let says = [
@@ -88,7 +88,7 @@ pub fn say(dice: &mut Dice, crowd: &Crowd<'_>) -> Vec<Step> {
     steps
 }
 
-/// A queue, and those above it, have room for what queues below them say: from the inside out.
+/// Gives a queue and the queues above it room for what the queues below them say, from the inside out.
 fn above(dice: &mut Dice, crowd: &Crowd<'_>, queue: &str) -> Vec<Step> {
     let (mut steps, mut name) = (Vec::new(), queue.to_owned());
     // Queues may be above themselves.
@@ -97,9 +97,9 @@ fn above(dice: &mut Dice, crowd: &Crowd<'_>, queue: &str) -> Vec<Step> {
         let Some(queue) = crowd.objects.get(&QUEUES, &key) else {
             break;
         };
-        // What is kept for some nobody else borrows, and nobody gives back.
+        // What is guaranteed to a queue, no other queue borrows, so none gives it back.
         let kept = (crowd.total / 6).max(1);
-        // What is asked is asked where two part, too: who says nothing there gives nothing.
+        // What queues deserve is also compared where two branches part. A queue that says nothing there gives nothing.
         let deserves = percent(dice, 75).then(|| number(dice, 0, crowd.total / 2 + 1));
         let says = [
             (CARD_QUOTA, Some(crowd.total)),
@@ -117,7 +117,7 @@ fn above(dice: &mut Dice, crowd: &Crowd<'_>, queue: &str) -> Vec<Step> {
     steps
 }
 
-/// More or less is kept free for a queue, so that those beside it may have less or more.
+/// Changes a queue's guarantee, so that its siblings may have less or more.
 pub fn guarantee(dice: &mut Dice, crowd: &Crowd<'_>) -> Vec<Step> {
     let takers = crowd.takers();
     let Some((name, queue)) = one(dice, &takers) else {
