@@ -1,4 +1,4 @@
-//! What a request asks: read from its path, its query and its headers.
+//! What a request asks for, read from its path, query and headers.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +22,13 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether it changes something.
+    /// Whether the verb changes something.
     pub fn writes(self) -> bool {
         !matches!(self, Self::Get | Self::List | Self::Watch)
     }
 }
 
-/// How a patch is meant.
+/// The kind of a patch.
 #[expect(missing_docs, reason = "they are named as the API's own")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchKind {
@@ -38,31 +38,31 @@ pub enum PatchKind {
     Apply,
 }
 
-/// A request that names something there may be.
+/// A request whose path is valid.
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// What is to be done.
     pub verb: Verb,
-    /// With what kind of object.
+    /// The kind of object.
     pub resource: &'static Resource,
-    /// Where; empty for all namespaces, or where there is none.
+    /// The namespace; empty for all namespaces, or for objects without one.
     pub namespace: String,
-    /// With which one; empty for all.
+    /// The object's name; empty for all.
     pub name: String,
-    /// With which part of it; empty for the whole.
+    /// The subresource; empty for the whole object.
     pub subresource: String,
     /// The query.
     pub query: BTreeMap<String, String>,
-    /// Whether only the metadata is to be answered.
+    /// Whether the answer has only the metadata.
     pub only_metadata: bool,
-    /// How a patch is meant.
+    /// The kind of the patch.
     pub patch: PatchKind,
-    /// What was sent.
+    /// The body.
     pub body: Vec<u8>,
 }
 
 impl Asked {
-    /// Reads a request; none where no API serves its path.
+    /// Reads a request; `None` if no API serves its path.
     pub fn read(parts: &Parts, body: Vec<u8>) -> Option<Self> {
         let query: BTreeMap<_, _> = parts
             .uri
@@ -121,12 +121,12 @@ impl Asked {
         })
     }
 
-    /// A value of the query; empty where it is not there.
+    /// Returns a value of the query; empty if it is absent.
     pub fn query(&self, key: &str) -> &str {
         self.query.get(key).map(String::as_str).unwrap_or_default()
     }
 
-    /// A number of the query.
+    /// Returns a number of the query.
     pub fn number(&self, key: &str) -> Option<u64> {
         self.query.get(key)?.parse().ok()
     }
@@ -142,7 +142,7 @@ fn pair(text: &str) -> Option<(String, String)> {
     Some((decode(key), decode(value)))
 }
 
-/// What percent signs and plus signs stand for.
+/// Replaces percent signs and plus signs by what they stand for.
 fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,5 +1,5 @@
-//! Requests to write that change nothing: what is refused, what only asks whether it would be taken, and what is there already. No write tells
-//! of them.
+//! Writing requests that change nothing: they are refused, they are dry runs, or the object is as requested already. No
+//! write shows them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,26 +9,26 @@ use serde_json::Value;
 use super::asked::{Asked, PatchKind, Verb};
 use crate::objects::{EVENTS, Key, Resource};
 
-/// One of them.
+/// Such a request.
 #[derive(Debug, Clone)]
 pub struct Attempt {
-    /// Who asked.
+    /// The author.
     pub who: Arc<str>,
-    /// How old the world was.
+    /// The age of the world.
     pub age: Duration,
     /// What was to be done.
     pub verb: Verb,
-    /// With what kind of object.
+    /// The kind of object.
     pub resource: &'static Resource,
-    /// With which one; of an event, whom it is about.
+    /// The object; for an event, the object that it is about.
     pub key: Key,
-    /// With which part of it.
+    /// The subresource.
     pub subresource: String,
-    /// How it was answered.
+    /// The HTTP status of the answer.
     pub code: u16,
 }
 
-/// What this asks for.
+/// Returns what a request attempts.
 pub(super) fn attempt(who: &Arc<str>, age: Duration, asked: &Asked, code: u16) -> Attempt {
     let (mut namespace, mut name) = (asked.namespace.clone(), asked.name.clone());
     if asked.verb == Verb::Create && asked.subresource.is_empty() || asked.patch == PatchKind::Apply {

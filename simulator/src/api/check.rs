@@ -1,4 +1,4 @@
-//! What the API server itself allows of an update, as far as Cardgate writes it.
+//! What the API server itself allows in an update, as far as Cardgate writes it.
 
 use serde_json::Value;
 
@@ -6,11 +6,11 @@ use crate::objects::{JOBS, PODS, Resource};
 
 /// Longest value of a label.
 const LONGEST_LABEL: usize = 63;
-/// What all annotations of an object may take.
+/// The most that all annotations of an object may take.
 const MOST_ANNOTATIONS: usize = 256 * 1024;
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
-/// Why an update is not allowed.
+/// Checks an update. The error says why it is not allowed.
 pub fn update(resource: &Resource, before: &Value, after: &Value) -> Result<(), String> {
     metadata(before, after)?;
     if resource == &PODS {
@@ -22,7 +22,7 @@ pub fn update(resource: &Resource, before: &Value, after: &Value) -> Result<(), 
     }
 }
 
-/// What every object's metadata must be.
+/// Checks every object's metadata.
 fn metadata(before: &Value, after: &Value) -> Result<(), String> {
     if after["metadata"]["uid"] != before["metadata"]["uid"] {
         return Err(format!(
@@ -97,7 +97,7 @@ fn narrowed_selector(before: &Value, after: &Value) -> Result<(), String> {
     }
 }
 
-/// Where terms are required already, each may only ask for more.
+/// Existing required terms may only become stricter.
 fn narrowed_affinity(before: &Value, after: &Value) -> Result<(), String> {
     for kind in ["podAffinity", "podAntiAffinity"] {
         if before[kind] != after[kind] {
@@ -117,7 +117,7 @@ fn narrowed_affinity(before: &Value, after: &Value) -> Result<(), String> {
             all.all(|one| has[kind].as_array().is_some_and(|has| has.contains(one)))
         })
     };
-    // A term that asks for nothing selects nothing, and may not be made to select something.
+    // An empty term selects nothing, and must not be made to select something.
     let is_empty = |term: &Value| {
         ["matchExpressions", "matchFields"]
             .into_iter()
@@ -133,7 +133,7 @@ fn narrowed_affinity(before: &Value, after: &Value) -> Result<(), String> {
     }
 }
 
-/// The template changes only while a Job is suspended and has not started.
+/// A Job's template may change only while the Job is suspended and has not started.
 fn job(before: &Value, after: &Value) -> Result<(), String> {
     let may_change = before["spec"]["suspend"] == true && before["status"]["startTime"].is_null();
     if before["spec"]["template"] != after["spec"]["template"] && !may_change {

@@ -1,5 +1,5 @@
-//! What goes wrong between an operator and the API server. Faults are data, drawn beforehand, so that a history can be
-//! shortened by leaving some out.
+//! Faults between an operator and the API server. Faults are data, drawn beforehand, so that a history can be shortened by
+//! leaving some out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::asked::{Asked, Verb};
 use super::refused::Refused;
 use crate::objects::{CARD_INVENTORIES, CARD_TYPES, CARD_USAGES, LEASES, NODES, POD_GROUPS, PODS, Resource};
 
-/// Whom a fault befalls: the first request that fits.
+/// Which request a fault strikes: the first that fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
     /// The patch that lets a pod in.
@@ -19,47 +19,47 @@ pub enum Whose {
     Condition,
     /// Any other write, except of the Lease.
     OtherWrite,
-    /// An eviction, or what is asked before one.
+    /// An eviction, or the dry run before one.
     Eviction,
     /// A write of the Lease.
     Lease,
-    /// Something that is read.
+    /// A read.
     Read,
-    /// A list, or a watch that begins.
+    /// A list, or the beginning of a watch.
     List,
 }
 
-/// What becomes of such a request.
+/// What happens to such a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// It is refused with this HTTP status, and nothing is done.
+    /// It is refused with this HTTP status, and not carried out.
     Refused(u16),
-    /// It is done, and nobody is told.
+    /// It is carried out, but the answer is lost.
     Unanswered,
-    /// It is done so much later, and nobody is told.
+    /// It is carried out this much later, and the answer is lost.
     Late(Duration),
-    /// It takes so long to get there.
+    /// It takes this long to arrive.
     SlowThere(Duration),
-    /// It is done at once, and the answer takes so long.
+    /// It is carried out at once, but the answer takes this long.
     SlowBack(Duration),
 }
 
-/// What somebody's policy forbids for a while, in one namespace or in all.
+/// Writes that a policy of another owner forbids for a while, in one namespace or in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Forbidden {
-    /// To tell pods why they wait.
+    /// Telling pods why they wait.
     Conditions,
-    /// To write how far groups are.
+    /// Writing the phases of groups.
     Groups,
-    /// To label nodes.
+    /// Labelling nodes.
     NodeLabels,
-    /// To evict pods.
+    /// Evicting pods.
     Evictions,
-    /// To show what queues, nodes and cards have.
+    /// Showing what queues, nodes and cards have.
     Reports,
 }
 
-/// What becomes of one request, and how long its messages take besides.
+/// What happens to one request, and how long its messages take besides.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fate {
     Answered { there: Duration, back: Duration },
@@ -84,84 +84,85 @@ impl Fate {
     }
 }
 
-/// A request that takes its time.
+/// A request that takes time to arrive.
 #[derive(Debug)]
 pub(super) struct Late {
     pub who: Arc<str>,
     pub asked: Asked,
-    /// How old the world was when it was sent.
+    /// The age of the world when the request was sent.
     pub sent: Duration,
-    /// And is when it arrives.
+    /// The age of the world when it arrives.
     pub due: Duration,
 }
 
-/// All that is to go wrong, and goes wrong.
+/// All planned and current faults.
 #[derive(Debug, Default)]
 pub struct Faults {
-    /// What befalls requests that are still to come.
+    /// Faults of requests that are still to come.
     planned: Vec<(Whose, What)>,
-    /// What was sent, and arrives later.
+    /// Requests that were sent and arrive later.
     on_their_way: Vec<Late>,
-    /// What is refused, with which HTTP status, and how old the world is when that ends.
+    /// What is refused, with which HTTP status, and the age of the world when that ends.
     forbidden: BTreeMap<Forbidden, (u16, Duration)>,
-    /// Until which age of the world nobody reaches the API server.
+    /// The age of the world until which the API server is unreachable.
     down_until: Option<Duration>,
-    /// How late what is watched is told, by kind.
+    /// By how much watches deliver late, by kind.
     pub(super) lags: BTreeMap<&'static Resource, Duration>,
     /// Versions up to this one are no longer known.
     pub(super) forgotten: u64,
 }
 
 impl Faults {
-    /// Plans one more.
+    /// Plans a fault.
     pub fn plan(&mut self, whose: Whose, what: What) {
         self.planned.push((whose, what));
     }
 
-    /// Nobody reaches the API server until this age of the world.
+    /// Makes the API server unreachable until this age of the world.
     pub fn go_down(&mut self, until: Duration) {
         self.down_until = Some(until);
     }
 
-    /// What is watched of a kind is told so much later from now on.
+    /// Makes watches on a kind deliver this much later from now on.
     pub fn lag(&mut self, resource: &'static Resource, by: Duration) {
         self.lags.insert(resource, by);
     }
 
-    /// The API server forgets what was up to this version: who watches from an older one has to list anew.
+    /// Makes the API server forget everything up to this version. A client that watches from an older version has to list
+    /// again.
     pub fn forget(&mut self, version: u64) {
         self.forgotten = version;
     }
 
-    /// Whatever is of this kind is refused with this HTTP status, until the world is so old.
+    /// Refuses such writes with this HTTP status, until this age of the world.
     pub fn forbid(&mut self, what: Forbidden, code: u16, until: Duration) {
         self.forbidden.insert(what, (code, until));
     }
 
-    /// What is refused at this age of the world.
+    /// Returns what is refused at this age of the world.
     pub fn forbidden(&self, age: Duration) -> impl Iterator<Item = Forbidden> + '_ {
         let lasting = self.forbidden.iter().filter(move |(_, (_, until))| *until > age);
         lasting.map(|(what, _)| *what)
     }
 
-    /// Nothing is refused for a while any more.
+    /// Ends all refusals of kinds of writes.
     pub fn allow_all(&mut self) {
         self.forbidden.clear();
     }
 
-    /// Nothing goes wrong any more, but what is refused for a while. What was sent arrives all the same.
+    /// Ends all faults except such refusals. Requests that were sent still arrive.
     pub fn end(&mut self) {
         self.planned.clear();
         self.down_until = None;
         self.lags.clear();
     }
 
-    /// Whether something that was sent has not arrived yet.
+    /// Whether a request that was sent has not arrived yet.
     pub fn is_something_on_its_way(&self) -> bool {
         !self.on_their_way.is_empty()
     }
 
-    /// Whether nobody reaches the API server at this age of the world.
+    /// Whether the API server is unreachable at this age of the world.
     pub fn is_down(&self, age: Duration) -> bool {
         self.down_until.is_some_and(|until| age < until)
     }
@@ -175,7 +176,7 @@ impl Faults {
         {
             return Fate::Refused { code: *code };
         }
-        // Only operators have bad luck.
+        // Faults strike operators only.
         let fits = |(whose, _): &(Whose, What)| who.starts_with("operator") && whose.fits(asked);
         let Some(place) = self.planned.iter().position(fits) else {
             return answered(WAY, WAY);
@@ -231,7 +232,7 @@ impl Whose {
     }
 }
 
-/// The refusal of this status, as the real API server words it.
+/// Returns the refusal with this status, as the real API server words it.
 pub(super) fn refusal(code: u16) -> Refused {
     match code {
         403 => Refused::new(

@@ -1,4 +1,4 @@
-//! Patches: what is left of an object after one.
+//! Patches: applies them to objects.
 
 use serde_json::{Map, Value};
 

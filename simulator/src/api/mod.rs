@@ -1,5 +1,5 @@
-//! The API server: what `kube::Client` talks to, in this process. It answers as the real one does, from [`Objects`], unless a
-//! [fault](faults) befalls the request.
+//! The API server that `kube::Client` talks to, in this process. It answers from [`Objects`] as the real one does, unless a
+//! [fault](faults) strikes the request.
 
 pub mod asked;
 pub mod attempts;
@@ -36,36 +36,36 @@ use refused::Refused;
 use texts::Texts;
 use watch::{Answer, Watches};
 
-/// The API server. Clones are the same one.
+/// The API server. Clones are the same server.
 #[derive(Clone)]
 pub struct Server(Arc<Mutex<State>>);
 
-/// All of it, which no two change at once.
+/// The whole state, which only one thread changes at a time.
 pub struct State {
-    /// What is stored.
+    /// The stored objects.
     pub objects: Objects,
     /// What goes wrong.
     pub faults: Faults,
-    /// Requests to write that have changed nothing, oldest first.
+    /// Writing requests that changed nothing, oldest first.
     pub attempts: Vec<Attempt>,
     watches: Watches,
     texts: Texts,
 }
 
 impl State {
-    /// Has everybody who watches look at what is new, if anything is.
+    /// Wakes all watches, if there is anything new.
     pub fn wake(&mut self) {
         self.watches.wake_for(self.objects.version());
     }
 
-    /// Carries out what is on its way and due.
+    /// Carries out the late requests that are due.
     pub fn arrive(&mut self) {
         let now = self.objects.age;
         self.carry_out(|late| late.due <= now);
     }
 
-    /// Carries out what this one sent, before anybody takes its place: the API server takes no longer for a request than an
-    /// operator waits before it leads.
+    /// Carries out what this sender has sent, before another takes its place. An API server needs no longer for a request
+    /// than an operator waits before it leads.
     pub fn settle(&mut self, who: impl Fn(&str) -> bool) {
         self.carry_out(|late| who(&late.who));
     }
@@ -80,7 +80,7 @@ impl State {
     fn carry_out(&mut self, which: impl Fn(&Late) -> bool) {
         for late in self.faults.arriving(which) {
             self.objects.sent = Some(late.sent);
-            // Who sent it has stopped waiting for the answer.
+            // The sender no longer waits for the answer.
             let _ = verbs::answer(self, &late.who, &late.asked);
             self.objects.sent = None;
         }
@@ -99,13 +99,13 @@ impl Server {
         })))
     }
 
-    /// Everything that it has.
+    /// Returns the server's state.
     pub fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked here is told of anyway.
+        // A panic in here is reported anyway.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A client in somebody's name. It belongs to the runtime that this is called on.
+    /// Returns a client with this user name. It belongs to the runtime on which this is called.
     pub fn client(&self, who: &str) -> Client {
         let (server, who) = (self.clone(), Arc::<str>::from(who));
         let service = tower::service_fn(move |request| {
@@ -153,7 +153,7 @@ impl Server {
                     None
                 }
                 Fate::Unanswered => {
-                    // What it came to is told nobody.
+                    // Nobody learns the result.
                     let _ = verbs::answer(state, who, &asked);
                     state.wake();
                     None
@@ -183,12 +183,12 @@ impl Server {
     }
 }
 
-/// An answer of this status and content.
+/// Returns an answer with this status and content.
 fn say(code: u16, content: &serde_json::Value) -> Response<Answer> {
     say_text(code, content.to_string())
 }
 
-/// The same of content that is JSON already.
+/// The same for content that is JSON already.
 fn say_text(code: u16, content: String) -> Response<Answer> {
     let mut response = Response::new(Answer::Whole(Some(Bytes::from(content))));
     *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
@@ -199,5 +199,5 @@ fn say_no(refused: &Refused) -> Response<Answer> {
     say(refused.code, &refused.status())
 }
 
-/// How long a message takes from one end to the other, where nothing holds it up.
+/// How long a message takes in one direction, if nothing delays it.
 const WAY: Duration = Duration::from_millis(1);

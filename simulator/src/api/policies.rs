@@ -1,5 +1,6 @@
-//! Of the policies that Cardgate installs, the one that says whose decisions are taken (`manifests/base/policies/leader.yaml`, and of pods
-//! `pod-update.yaml`): who leads has written its name, and what somebody else sent before is refused.
+//! Of the policies that Cardgate installs, the one that says whose decisions are accepted
+//! (`manifests/base/policies/leader.yaml`, and for pods `pod-update.yaml`). The leader has written its name, and what
+//! another operator sent before is refused.
 
 use crds::keys::{LEADER, NAMESPACE, POLICY_PARAMETERS};
 

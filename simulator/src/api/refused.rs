@@ -1,10 +1,10 @@
-//! What the API server refuses, in the words of the real one.
+//! Refusals by the API server, in the words of the real one.
 
 use serde_json::{Value, json};
 
 use crate::objects::{Key, Refusal, Resource};
 
-/// A `Status` that says no.
+/// A `Status` that reports a failure.
 #[derive(Debug, Clone)]
 pub struct Refused {
     /// The HTTP status.
@@ -25,7 +25,7 @@ impl Refused {
         }
     }
 
-    /// Why this object is refused.
+    /// The refusal for this object.
     pub fn of(refusal: Refusal, resource: &Resource, key: &Key) -> Self {
         let (plural, name) = (full_name(resource), &key.name);
         let mut refused = match refusal {
@@ -57,7 +57,7 @@ impl Refused {
         refused
     }
 
-    /// A JSON patch whose `test` fails, or that does not fit.
+    /// A JSON patch whose `test` fails, or that does not apply.
     pub fn patch(why: &str) -> Self {
         let mut refused = Self::new(
             422,
@@ -73,7 +73,7 @@ impl Refused {
         Self::new(410, "Expired", message)
     }
 
-    /// As JSON.
+    /// Returns the refusal as JSON.
     pub fn status(&self) -> Value {
         json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

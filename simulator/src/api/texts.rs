@@ -1,16 +1,16 @@
-//! What is answered of objects, as JSON: written once for all who read or watch.
+//! The JSON of objects in answers, written once for all lists and watches.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-/// What was told of each version, whole or its metadata alone.
+/// The text of each version, whole or only its metadata.
 #[derive(Debug, Default)]
 pub(super) struct Texts(HashMap<(u64, bool), Arc<str>>);
 
 impl Texts {
-    /// What of an object is answered.
+    /// Returns the text of an object.
     pub fn of(&mut self, object: &Value, only_metadata: bool) -> Arc<str> {
         match version(object) {
             Some(version) => self.as_of(version, object, only_metadata),
@@ -18,7 +18,8 @@ impl Texts {
         }
     }
 
-    /// The same of this version: what is gone, or is selected no longer, is told as it was, but of the version that says so.
+    /// Returns the text with another version. An object that is gone, or no longer selected, is sent as it was, but with the
+    /// version of that change.
     pub fn as_of(&mut self, told: u64, object: &Value, only_metadata: bool) -> Arc<str> {
         let text = self.0.entry((told, only_metadata)).or_insert_with(|| {
             if version(object) == Some(told) {
@@ -32,7 +33,7 @@ impl Texts {
     }
 }
 
-/// The version that an object is of.
+/// Returns the version of an object.
 fn version(object: &Value) -> Option<u64> {
     object["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }

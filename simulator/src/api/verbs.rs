@@ -1,4 +1,4 @@
-//! What the API server does with each request but a watch.
+//! What the API server does with each request except a watch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use super::watch::Answer;
 use super::{State, check, merge, policies, say, say_text};
 use crate::objects::{Key, Objects, POD_DISRUPTION_BUDGETS, PODS, Refusal, Resource, api_version};
 
-/// The longest page of a list, whatever is asked for: so that there are several.
+/// The longest page of a list, whatever the client asks for, so that lists have several pages.
 const PAGE: u64 = 20;
 
 type Answered = Result<Response<Answer>, Refused>;
 
-/// Answers a request, and does what it says.
+/// Answers a request, and carries it out.
 pub(super) fn answer(state: &mut State, who: &Arc<str>, asked: &Asked) -> Answered {
     let key = Key::new(&*asked.namespace, &*asked.name);
     policies::leader(&state.objects, who, asked)?;
@@ -56,7 +56,7 @@ pub(super) fn answer(state: &mut State, who: &Arc<str>, asked: &Asked) -> Answer
     }
 }
 
-/// An answer with an object.
+/// Returns an answer with an object.
 fn say_object(code: u16, texts: &mut Texts, asked: &Asked, object: &Value) -> Response<Answer> {
     say_text(code, texts.of(object, asked.only_metadata).to_string())
 }
@@ -65,10 +65,10 @@ fn body(asked: &Asked) -> Result<Value, Refused> {
     serde_json::from_slice(&asked.body).map_err(|error| Refused::new(400, "BadRequest", error.to_string()))
 }
 
-/// Which objects are asked for.
+/// Which objects a request selects.
 #[derive(Debug, Clone)]
 pub(super) struct Selector {
-    /// Pointers into the object, whether they are to be equal, and to what.
+    /// Pointers into the object, whether the values are to be equal, and the value.
     fields: Vec<(String, bool, String)>,
 }
 
@@ -145,7 +145,7 @@ fn list(state: &mut State, asked: &Asked) -> Answered {
     Ok(say_text(200, list))
 }
 
-/// The objects of a kind as they were.
+/// Returns the objects of a kind as they were at a version.
 fn at_version<'o>(
     objects: &'o Objects,
     resource: &'static Resource,
@@ -180,7 +180,7 @@ fn create(state: &mut State, who: &Arc<str>, asked: &Asked) -> Answered {
     Ok(say_object(201, &mut state.texts, asked, &created))
 }
 
-/// Changes an object, or its status alone.
+/// Changes an object, or only its status.
 fn write(
     state: &mut State,
     who: &Arc<str>,
@@ -201,7 +201,7 @@ fn write(
             let metadata = object["metadata"].take();
             *object = Value::clone(&before);
             object["status"] = status;
-            // So that a version or an object that is meant is seen.
+            // So that a version or uid in the request is compared.
             for field in ["resourceVersion", "uid"] {
                 object["metadata"][field] = metadata[field].clone();
             }
@@ -232,7 +232,7 @@ fn delete(state: &mut State, who: &Arc<str>, asked: &Asked, key: &Key) -> Answer
     Ok(success(200))
 }
 
-/// Refuses where an object is not the one that is meant.
+/// Refuses unless the object is the one that the preconditions mean.
 fn meant(state: &State, resource: &'static Resource, key: &Key, preconditions: &Value) -> Result<(), Refused> {
     let object = state.objects.get(resource, key);
     let object = object.ok_or_else(|| Refused::of(Refusal::NotFound, resource, key))?;
@@ -250,7 +250,7 @@ fn meant(state: &State, resource: &'static Resource, key: &Key, preconditions: &
     Err(Refused::new(409, "Conflict", message))
 }
 
-/// Evicts a pod, where the disruption budgets that select it allow that.
+/// Evicts a pod, if the disruption budgets that select it allow that.
 fn evict(state: &mut State, who: &Arc<str>, asked: &Asked, key: &Key) -> Answered {
     let options = body(asked)?;
     meant(state, &PODS, key, &options["deleteOptions"]["preconditions"])?;

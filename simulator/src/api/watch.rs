@@ -1,4 +1,4 @@
-//! Watches: what is written, told to those who asked for it, in order for each kind, and late.
+//! Watches: each write is delivered to the clients that watch, in order for each kind, and late.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -21,16 +21,16 @@ use super::verbs::Selector;
 use super::{Server, State, WAY};
 use crate::objects::{Resource, Write};
 
-/// How often who hears nothing is told up to which version that is.
+/// How often a quiet watch is told up to which version it is quiet.
 const BOOKMARKS: Duration = Duration::from_mins(1);
-/// How long a watch lasts where nobody says.
+/// How long a watch lasts if the client does not say.
 const LASTS: u64 = 1800;
 
-/// What an answer consists of.
+/// The content of an answer.
 pub enum Answer {
-    /// All of it.
+    /// The whole content.
     Whole(Option<Bytes>),
-    /// What happens from now on.
+    /// The events from now on.
     Watch(Box<Watch>),
 }
 
@@ -52,12 +52,12 @@ impl Body for Answer {
     }
 }
 
-/// Those who watch.
+/// The open watches.
 #[derive(Debug, Default)]
 pub struct Watches {
     next: u64,
     open: BTreeMap<u64, Open>,
-    /// The newest version that everybody was woken for.
+    /// The newest version that all watches were woken for.
     woken_for: u64,
 }
 
@@ -73,14 +73,14 @@ struct Open {
 /// How a watch ends before its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// As if somebody had pulled a plug.
+    /// The connection breaks.
     Broken,
-    /// The API server knows no longer what has happened since.
+    /// The API server no longer knows what has happened since.
     Expired,
 }
 
 impl Watches {
-    /// Has everybody look for what came after they looked last.
+    /// Wakes all watches for writes up to this version.
     pub(super) fn wake_for(&mut self, version: u64) {
         if self.woken_for < version {
             self.woken_for = version;
@@ -88,7 +88,7 @@ impl Watches {
         }
     }
 
-    /// Has everybody look for news.
+    /// Wakes all watches.
     fn wake(&mut self) {
         for open in self.open.values_mut() {
             if let Some(waker) = open.waker.take() {
@@ -105,7 +105,7 @@ impl Watches {
 }
 
 impl State {
-    /// Ends the watches on a kind, or all.
+    /// Ends the watches on a kind, or all watches.
     pub fn end_watches(&mut self, resource: Option<&Resource>, end: End) {
         for open in self.watches.of(resource) {
             open.end = Some(end);
@@ -113,7 +113,7 @@ impl State {
         self.watches.wake();
     }
 
-    /// The watches on a kind that are open tell nothing any more, and do not end.
+    /// Lets the open watches on a kind deliver nothing more, without ending.
     pub fn silence_watches(&mut self, resource: &Resource) {
         for open in self.watches.of(Some(resource)) {
             open.is_silent = true;
@@ -121,15 +121,15 @@ impl State {
     }
 }
 
-/// A watch, as who watches sees it.
+/// A watch, as the client sees it.
 pub struct Watch {
     server: Server,
     id: u64,
     asked: Asked,
     selector: Selector,
-    /// What was told last.
+    /// The version that was delivered last.
     version: u64,
-    /// When the news are told.
+    /// When the news is delivered.
     due: Option<Instant>,
     bookmark: Instant,
     until: Instant,
@@ -210,7 +210,7 @@ impl Watch {
         }
         let mut wake_at = self.until;
         if is_silent {
-            // Nobody says that it is over either.
+            // The watch does not end either.
             return Poll::Pending;
         }
         if now >= self.until {
@@ -252,7 +252,7 @@ impl Watch {
         }
     }
 
-    /// What has happened since, as lines.
+    /// Returns what has happened since, as lines.
     fn news(&self, state: &mut State) -> Bytes {
         let mut lines = String::new();
         for write in state.objects.writes_after(self.version) {
@@ -266,7 +266,7 @@ impl Watch {
         lines.into()
     }
 
-    /// What who watches is told of a write: of what is selected.
+    /// Returns what the client is told of a write, if the write concerns a selected object.
     fn told<'w>(&self, write: &'w Write) -> Option<(&'static str, &'w Value)> {
         let in_namespace = self.asked.namespace.is_empty() || self.asked.namespace == write.key.namespace;
         if write.resource != self.asked.resource || !in_namespace {
@@ -289,7 +289,7 @@ impl Drop for Watch {
     }
 }
 
-/// What happened to an object, which is given as JSON.
+/// Returns an event about an object, which is given as JSON.
 fn line(what: &str, object: &str) -> String {
     format!(r#"{{"type":"{what}","object":{object}}}"#) + "\n"
 }

@@ -1,4 +1,4 @@
-//! A pod is let in by the one write that takes our gate off.
+//! A pod is let in by the single write that removes Cardgate's gate.
 
 use std::collections::BTreeSet;
 use std::iter;
@@ -20,8 +20,8 @@ pub fn is_one(write: &Write) -> bool {
     is_held(before) && !is_held(after)
 }
 
-/// Judges an admission by what was stored: by what is known now, else by what others changed since; and without those of whom it is not
-/// known whose they are.
+/// Judges an admission by what was stored: by what is stored now, else by what others changed since. Pods are left out if it
+/// is not known which queue they belong to.
 pub fn judge(write: &Write, stored: &Stored, moved: &Moved, since: Timestamp) -> Finding {
     let mut first = None;
     let Some(pod) = write.after.as_ref().map(|pod| Pod::read(&write.key, pod)) else {
@@ -34,7 +34,7 @@ pub fn judge(write: &Write, stored: &Stored, moved: &Moved, since: Timestamp) ->
         for without in [BTreeSet::new(), unheard] {
             for at in iter::once(write.at).chain(stored.ahead_of(write.at)) {
                 let by_kept = |known: &ByKind| by_what_is_kept(known, (write, at), &pod, (&without, &overtaken));
-                // Who leaves leaves to his queue what is guaranteed to it, or takes with him what his node has no longer.
+                // A pod that leaves frees what is guaranteed to its queue, or takes along what its node no longer has.
                 let earlier = |broken| {
                     stored
                         .before_the_last_went(&known)
@@ -54,7 +54,7 @@ pub fn judge(write: &Write, stored: &Stored, moved: &Moved, since: Timestamp) ->
 }
 
 fn by_these(known: &ByKind, (write, at): (&Write, Timestamp), pod: &Pod, without: &BTreeSet<&Key>) -> Finding {
-    // What can't be put in force leaves in force what was there before: the past knows it, or nobody.
+    // A configuration that can't be put in force leaves the former one in force. A past state has that one, or none does.
     let Some(view) = View::read_with(known, at, without, Some(pod)) else {
         return Ok(());
     };
@@ -66,8 +66,8 @@ fn by_these(known: &ByKind, (write, at): (&Write, Timestamp), pod: &Pod, without
     cross_quota::judge(&view, &write.key)
 }
 
-/// Who may have what is guaranteed to him may get it beside what was given to others before it was: so that is judged also without those
-/// who were let in after this pod, and whose admission has overtaken its own.
+/// A pod that may use its queue's guarantee may get it in spite of what others were given before. So the pod is also judged
+/// without the pods that were let in after it, and whose admission has overtaken its own.
 fn by_what_is_kept(
     known: &ByKind,
     (write, at): (&Write, Timestamp),

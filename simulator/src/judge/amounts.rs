@@ -15,12 +15,12 @@ pub enum What {
 }
 
 impl What {
-    /// Whether this is CPU or memory.
+    /// Whether the resource is CPU or memory.
     pub fn is_cpu_or_memory(&self) -> bool {
         matches!(self, Self::Resource(name) if name == "cpu" || name == "memory")
     }
 
-    /// The card, where this is one.
+    /// Returns the card, if it is one.
     pub fn card(&self) -> Option<&str> {
         match self {
             Self::Card(name) => Some(name),
@@ -37,10 +37,10 @@ impl fmt::Display for What {
     }
 }
 
-/// How much of what. What is not named may mean 0 or "no limit": that is the reader's business.
+/// Amounts by item. Whether an unnamed item means 0 or "no limit" is up to the reader.
 pub type Amounts = BTreeMap<What, i128>;
 
-/// How much of each resource.
+/// Amounts by resource.
 pub type Resources = BTreeMap<String, i128>;
 
 /// Adds every amount.
@@ -50,7 +50,7 @@ pub fn add<K: Ord + Clone>(sum: &mut BTreeMap<K, i128>, amounts: &BTreeMap<K, i1
     }
 }
 
-/// What is named of a list of resources, such as `status.allocatable`; none where an amount can't be read or is negative.
+/// Reads a list of resources, such as `status.allocatable`. `None` if an amount can't be read or is negative.
 pub fn resources(list: &Value) -> Option<Resources> {
     let list = match list {
         Value::Null => return Some(Resources::new()),
@@ -64,7 +64,7 @@ pub fn resources(list: &Value) -> Option<Resources> {
         .collect()
 }
 
-/// An amount of a resource: CPU in milli, everything else in whole units, rounded up.
+/// Reads an amount of a resource: CPU in milli, everything else in whole units, rounded up.
 pub fn of(resource: &str, amount: &Value) -> Option<i128> {
     let billionths = match amount {
         Value::String(text) => billionths(text)?,
@@ -75,7 +75,7 @@ pub fn of(resource: &str, amount: &Value) -> Option<i128> {
     Some(up(billionths, unit))
 }
 
-/// Divided, rounded away from zero.
+/// Divides, and rounds away from zero.
 fn up(number: i128, by: i128) -> i128 {
     let whole = number / by;
     if number % by == 0 {
@@ -85,7 +85,7 @@ fn up(number: i128, by: i128) -> i128 {
     }
 }
 
-/// A quantity in billionths; none where it is none, or is beyond everything that these worlds have.
+/// Reads a quantity in billionths. `None` if it is no quantity, or exceeds everything in these worlds.
 fn billionths(text: &str) -> Option<i128> {
     let (sign, rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -112,7 +112,7 @@ fn billionths(text: &str) -> Option<i128> {
     Some(sign * amount)
 }
 
-/// What a suffix multiplies by: a power of ten, and a power of 1024.
+/// Returns what a suffix multiplies by: a power of ten, and a power of 1024.
 fn factor(suffix: &str) -> Option<(i32, u32)> {
     let decimal = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
     if let Some(place) = decimal.iter().position(|known| *known == suffix) {

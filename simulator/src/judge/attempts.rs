@@ -1,5 +1,6 @@
-//! An unchanged world is not asked again and again: what changes nothing is not written at all, and what is refused is tried again some times
-//! at once, and then at longer and longer intervals, up to a minute. Leases, and whether somebody could be evicted, are asked for otherwise.
+//! An unchanged world does not get the same request again and again. A write that changes nothing is not sent at all. A
+//! refused write is tried again a few times at once, and then at longer and longer intervals, up to a minute. Leases, and
+//! dry runs of evictions, have other rules.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,27 +12,27 @@ use crate::objects::LEASES;
 /// The rule.
 pub const RULE: &str = "an unchanged world is not asked again and again";
 
-/// How often what is refused is tried besides, while the intervals grow.
+/// How many more times a refused write may be tried while the intervals grow.
 const FIRST_TRIES: u64 = 6;
 /// The longest interval.
 const INTERVAL: Duration = Duration::from_mins(1);
-/// What is tried again so soon is the same try, of which there may be so many.
+/// Requests this close together are the same try, and so many of them are allowed.
 const AT_ONCE: Duration = Duration::from_secs(10);
 const MOST_AT_ONCE: u64 = 5;
-/// The part of a pod by which it is evicted. What is refused to one is asked of others, and allowed to some.
+/// The subresource by which a pod is evicted. An eviction may be refused for one pod and allowed for others.
 const EVICTION: &str = "eviction";
 
 /// The tries at one object.
 #[derive(Debug, Default)]
 struct Tries {
-    /// Whether it was refused when it was tried last.
+    /// Whether the last try was refused.
     is_refused: bool,
-    /// When the last try began, and of how many requests it is.
+    /// When the last try began, and how many requests it has.
     last: Option<(Duration, u64)>,
     count: u64,
 }
 
-/// Judges what changed nothing since this age of a world that rested from then on until now.
+/// Judges requests that changed nothing, in a world that rested from age `since` until now.
 pub fn judge(attempts: &[Attempt], since: Duration, now: Duration) -> Finding {
     let most = FIRST_TRIES + now.saturating_sub(since).as_secs().div_ceil(INTERVAL.as_secs());
     let mut all = BTreeMap::<_, Tries>::new();
@@ -40,7 +41,7 @@ pub fn judge(attempts: &[Attempt], since: Duration, now: Duration) -> Finding {
         let (resource, key) = (attempt.resource, &attempt.key);
         let subresource = &*attempt.subresource;
         let tries = all.entry((resource, key, subresource)).or_default();
-        // What was refused is written once it no longer is, whatever is there by then.
+        // A write that was refused before is sent once it is no longer refused, whatever the object says by then.
         let is_allowed = tries.is_refused || subresource == EVICTION;
         tries.is_refused = attempt.code >= 400;
         if attempt.age <= since {

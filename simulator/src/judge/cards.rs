@@ -17,20 +17,20 @@ pub struct Card {
     pub resource: String,
     /// How many.
     pub count: i128,
-    /// The labels that make up the name.
+    /// The labels from which the name is made.
     pub labels: Vec<(String, String)>,
-    /// How it is handed out.
+    /// How the card is handed out.
     pub supply: Supply,
 }
 
 /// How cards are handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Supply {
-    /// By a device plugin, to who asks for the resource.
+    /// By a device plugin, to pods that request the resource.
     Plugin,
-    /// By the scheduler, to who claims them, or asks for a resource that a class provides.
+    /// By the scheduler, to pods that claim devices, or request a resource that a class provides.
     Devices,
-    /// The node says so in both ways.
+    /// The node reports it in both ways.
     Both,
 }
 
@@ -41,7 +41,7 @@ pub fn of(labels: &Texts, allocatable: &Resources) -> Vec<Card> {
     let is_shared = labels
         .get(MGPU_SCHEDULE.0)
         .is_some_and(|value| value == MGPU_SCHEDULE.1);
-    // Two labels that could mean one resource: the one that matches it closest has it.
+    // If two labels could mean one resource, the label that matches it most closely gets it.
     let mut claims: Vec<_> = labels
         .iter()
         .filter_map(|(label, product)| {
@@ -104,8 +104,8 @@ pub fn of(labels: &Texts, allocatable: &Resources) -> Vec<Card> {
     cards
 }
 
-/// The resource that counts the whole cards of a product, and how it was found: the one named so; else those that start so;
-/// else those of the vendor. Of several none is taken.
+/// Returns the resource that counts the whole cards of a product, and how it was found: the resource of that name, else
+/// those with that prefix, else those of the vendor. If there are several, none is taken.
 fn whole<'a>(stem: &str, prefix: &str, allocatable: &'a Resources) -> Option<(u8, &'a str)> {
     let others = |name: &&str| *name != NVIDIA_MPS && !name.starts_with(NVIDIA_MIG_PREFIX) && !is_share(name);
     let starting = |start: &str| -> Vec<&str> {
@@ -123,17 +123,17 @@ fn whole<'a>(stem: &str, prefix: &str, allocatable: &'a Resources) -> Option<(u8
     (positive.next().is_none() && first != "nvidia.com/hostdev").then_some((closeness, first))
 }
 
-/// Whether a resource is a share of cards under mGPU, never whole ones.
+/// Whether a resource is a share of cards under mGPU. It never counts whole cards.
 fn is_share(resource: &str) -> bool {
     resource.starts_with("vke.volcengine.com/mgpu-")
 }
 
-/// The cards that a pod names, in order: `A|B`.
+/// Returns the cards that a pod names, in order: `A|B`.
 pub fn alternatives(text: &str) -> Vec<&str> {
     text.split('|').map(str::trim).collect()
 }
 
-/// `{"NVIDIA-A100": 8}`; none where a count is no whole number of 0 or more.
+/// Reads `{"NVIDIA-A100": 8}`; `None` if a count is no whole number of 0 or more.
 pub fn counts(text: &str) -> Option<BTreeMap<String, i128>> {
     let Value::Object(object) = serde_json::from_str(text).ok()? else {
         return None;

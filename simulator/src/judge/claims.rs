@@ -1,5 +1,5 @@
-//! Devices that pods claim, as cards: what nodes have of them, what claims ask for or were given, and who is charged for that
-//! (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+//! Devices that pods claim, counted as cards: what nodes have, what claims ask for or were given, and which pod is charged
+//! for it (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,36 +19,36 @@ use crate::objects::{DEVICE_CLASSES, Key, RESOURCE_CLAIMS, SLICES};
 /// The rule about claims that several pods name.
 pub const SHARED: &str = "a claim that pods share is of one queue";
 
-/// What a pod claims of cards.
+/// The cards that a pod claims.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "facts, each of which may hold beside any of the others"
 )]
 pub struct Claimed {
-    /// The cards, of which it gets one kind: as a claim orders them, else by name. Empty where it claims none.
+    /// The cards, of which the pod gets one kind, in the order of a claim, else by name. Empty if it claims none.
     pub cards: Vec<String>,
     /// Whether a claim orders them.
     pub ordered: bool,
-    /// Whether these were allocated, and are not only asked for.
+    /// Whether these were allocated, and not only requested.
     pub allocated: bool,
     /// Whether these were requested as a resource that a class provides.
     pub provided: bool,
-    /// How many of each card it has by its claims, where that is known one by one: what was allocated, or what it was let in for.
+    /// How many of each card the pod has by its claims, if that is known: what was allocated, or what it was let in for.
     pub counted: BTreeMap<String, i128>,
-    /// The claims that other pods may name as well.
+    /// Claims that other pods may name as well.
     pub shared: Vec<Key>,
     /// Whether another pod is charged for one of those.
     pub paid_by_another: bool,
-    /// Whether it gets cards by that.
+    /// Whether the pod gets cards by that.
     pub gets_cards: bool,
-    /// Whether any claim that is there asks for a device, be it a card or not.
+    /// Whether any existing claim asks for a device, whether a card or not.
     pub asks_for_devices: bool,
-    /// Whether its own claims are for cards, also where it can't be said for which, or for how many of each.
+    /// Whether the pod's own claims are for cards, even if it is unknown for which, or how many of each.
     pub is_for_cards: bool,
-    /// Whether nothing is allocated to one of the claims that it names.
+    /// Whether nothing is allocated to one of the pod's claims.
     pub open: bool,
-    /// Whether it can't be said what it claims, or not yet.
+    /// Whether it is unknown what the pod claims, or not known yet.
     pub unclear: bool,
 }
 
@@ -60,7 +60,7 @@ struct Asked {
     count: i128,
 }
 
-/// Puts the cards that nodes have as devices beside those of their labels.
+/// Adds the cards that nodes have as devices to the cards of their labels.
 pub fn put_on_nodes(stored: &ByKind, nodes: &mut [Node]) {
     let slices = stored.get(&SLICES).into_iter().flatten().map(|(_, slice)| &**slice);
     let claims = stored.get(&RESOURCE_CLAIMS).into_iter().flatten();
@@ -74,7 +74,7 @@ pub fn put_on_nodes(stored: &ByKind, nodes: &mut [Node]) {
                     *node.away.entry(card.0.clone()).or_default() += 1;
                 }
             }
-            // What a taint keeps pods away from is there, and not to be had.
+            // A device that a taint keeps pods away from exists, but is not available.
             let count = by_node.entry(device.node).or_default().entry(card).or_default();
             *count += i128::from(!device.is_kept_away());
         }
@@ -104,16 +104,17 @@ pub fn put_on_nodes(stored: &ByKind, nodes: &mut [Node]) {
     }
 }
 
-/// The resources by which pods may ask for devices without a claim.
+/// Returns the resources by which pods may request devices without a claim.
 pub fn provided(stored: &ByKind) -> BTreeSet<String> {
     let classes = stored.get(&DEVICE_CLASSES).into_iter().flatten();
     let provided = classes.filter_map(|(_, class)| class["spec"]["extendedResourceName"].as_str());
     provided.map(str::to_owned).collect()
 }
 
-/// Reads what pods claim, and adds it to what they ask for. `last` is who is let in just now: whoever shares a claim with it and was
-/// let in before is charged for that, be it younger. Else who was let in for cards, as is written on it, is charged rather than who shared
-/// them then, and of those alike the oldest. Who is gone but for its name leaves that to others.
+/// Reads what pods claim, and adds it to their requests. `last` is the pod that is let in just now: a pod that shares a
+/// claim with it and was let in before is charged for the claim, even if younger. Otherwise a pod on which it is written
+/// that it was let in for cards is charged, before pods that only shared them then; among equals the oldest. A pod that is
+/// gone except for its name leaves the charge to others.
 pub fn put_on_pods(stored: &ByKind, pods: &mut [Pod], last: Option<&Key>, is_late: impl Fn(&Pod) -> bool) {
     for pod in pods.iter_mut() {
         let claims = named(pod).map(|(claim, _)| stored.get(&RESOURCE_CLAIMS)?.get(&claim?));
@@ -143,7 +144,7 @@ pub fn put_on_pods(stored: &ByKind, pods: &mut [Pod], last: Option<&Key>, is_lat
     }
 }
 
-/// The claims that a pod names, and whether others may name them: none of one that is not made yet.
+/// Returns the claims that a pod names, and whether others may name them; `None` for a claim that is not made yet.
 fn named(pod: &Pod) -> impl Iterator<Item = (Option<Key>, bool)> + '_ {
     let claims = pod.spec["resourceClaims"].as_array().into_iter().flatten();
     claims.map(|named| {
@@ -179,7 +180,7 @@ fn read(stored: &ByKind, there: &[Device<'_>], payers: &BTreeMap<Key, Key>, pod:
         if is_paid {
             claimed.paid_by_another = true;
             let given = allocated(claim, there).map(|cards| !cards.is_empty());
-            // Whether it is for cards can't be seen any more.
+            // Whether the claim is for cards can no longer be seen.
             claimed.unclear |= is_allocated(claim) && given.is_none();
             let asked = || requests(stored, there, claim).is_some_and(|requests| !requests.is_empty());
             claimed.gets_cards |= given.unwrap_or_else(|| !is_allocated(claim) && asked());
@@ -187,7 +188,7 @@ fn read(stored: &ByKind, there: &[Device<'_>], payers: &BTreeMap<Key, Key>, pod:
         }
         match allocated(claim, there) {
             Some(cards) => given.extend(cards),
-            // What its devices were can't be seen any more.
+            // What its devices were can no longer be seen.
             None if is_allocated(claim) => claimed.unclear = true,
             None => match requests(stored, there, claim) {
                 Some(requests) => asked.extend(requests),
@@ -230,7 +231,7 @@ fn read(stored: &ByKind, there: &[Device<'_>], payers: &BTreeMap<Key, Key>, pod:
             claimed.cards = cards.into_iter().map(|(name, _)| name).collect();
         }
     }
-    // What the scheduler made a claim for by itself is asked for as a resource.
+    // What the scheduler made a claim for by itself counts as requested by a resource.
     let made = pod
         .provided_claim
         .as_ref()
@@ -246,7 +247,7 @@ fn read(stored: &ByKind, there: &[Device<'_>], payers: &BTreeMap<Key, Key>, pod:
     pod.claimed = claimed;
 }
 
-/// How many there are of each.
+/// Counts how many there are of each.
 fn count(cards: impl IntoIterator<Item = (String, String)>) -> BTreeMap<(String, String), i128> {
     let mut counts = BTreeMap::new();
     for card in cards {
@@ -255,7 +256,7 @@ fn count(cards: impl IntoIterator<Item = (String, String)>) -> BTreeMap<(String,
     counts
 }
 
-/// The cards that a pod was let in for, where that says of each how many, and each is there.
+/// Returns the cards that a pod was let in for, if it says how many of each, and each exists.
 fn let_in_for(pod: &Pod, there: &[Device<'_>]) -> BTreeMap<(String, String), i128> {
     let said = pod.assigned().filter(|said| said.starts_with('{'));
     let said = said.and_then(cards::counts).unwrap_or_default();
@@ -271,7 +272,7 @@ fn is_allocated(claim: &Value) -> bool {
     claim["status"]["allocation"]["devices"]["results"].is_array()
 }
 
-/// The cards that were allocated to a claim; none where nothing is, or where a device is not known any more.
+/// Returns the cards that were allocated to a claim; `None` if nothing is, or if a device is no longer known.
 fn allocated(claim: &Value, there: &[Device<'_>]) -> Option<Vec<(String, String)>> {
     is_allocated(claim).then_some(())?;
     let mut cards = Vec::new();
@@ -281,7 +282,7 @@ fn allocated(claim: &Value, there: &[Device<'_>]) -> Option<Vec<(String, String)
     Some(cards)
 }
 
-/// The devices that a claim was given: driver, pool and name of each.
+/// Returns the devices that a claim was given: driver, pool and name of each.
 fn results(claim: &Value) -> impl Iterator<Item = [&str; 3]> {
     fn id(result: &Value) -> [&str; 3] {
         ["driver", "pool", "device"].map(|field| result[field].as_str().unwrap_or_default())
@@ -290,7 +291,7 @@ fn results(claim: &Value) -> impl Iterator<Item = [&str; 3]> {
     results.into_iter().flatten().map(id)
 }
 
-/// What the requests of a claim ask for; none where that can't be said in cards.
+/// Returns what the requests of a claim ask for; `None` if that can't be expressed in cards.
 fn requests(stored: &ByKind, there: &[Device<'_>], claim: &Value) -> Option<Vec<Asked>> {
     let requests = claim["spec"]["devices"]["requests"].as_array()?;
     let mut all = Vec::new();
@@ -331,13 +332,13 @@ fn requests(stored: &ByKind, there: &[Device<'_>], claim: &Value) -> Option<Vec<
     Some(all)
 }
 
-/// Whether somebody holds devices who can't be seen any more to do so, since his claim or the slice is gone: an operator remembers
-/// what he was let in for, and one that is started anew can't.
+/// Whether a pod holds devices, but its claim or the slice is gone, so that this can't be seen any more. An operator
+/// remembers what the pod was let in for, but a restarted operator can't.
 pub fn is_charged_unseen(view: &View) -> bool {
     view.pods.iter().any(|pod| pod.claimed.unclear && view.holds(pod))
 }
 
-/// Judges a pod that is let in: whoever shares a claim with it is charged to the same queue.
+/// Judges a pod that is let in: pods that share a claim with it are charged to the same queue.
 pub fn judge(view: &View, key: &Key) -> Finding {
     let Some(pod) = view.pods.iter().find(|pod| pod.key == *key) else {
         return Ok(());

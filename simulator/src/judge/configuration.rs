@@ -1,4 +1,4 @@
-//! The switches of the configuration that say what must hold.
+//! The settings on which the rules depend.
 
 use std::collections::BTreeMap;
 
@@ -8,64 +8,64 @@ use serde_json::{Map, Value};
 /// The plugin that rules queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plugin {
-    /// What is not named is 0.
+    /// An unnamed item has quota 0.
     CapacityCard,
-    /// What is not named is limited by the cluster alone.
+    /// An unnamed item is limited only by the cluster.
     Capacity,
     /// Queues limit nothing.
     Off,
 }
 
-/// What must hold by configuration.
+/// The settings that say what must hold.
 #[expect(clippy::struct_excessive_bools, reason = "they are the documents' switches")]
 #[derive(Debug, Clone)]
 pub struct Configuration {
     /// The plugin that rules queues.
     pub plugin: Plugin,
-    /// Pods with cards are not charged for CPU and memory.
+    /// Whether pods with cards are not charged for CPU and memory.
     pub card_unlimited: bool,
     /// Whether queues are parts of queues.
     pub hierarchy: bool,
-    /// The queue that all others are parts of, where it is there.
+    /// The queue that all others are parts of, if it exists.
     pub root: String,
     /// Whether a queue may have more than it deserves.
     pub overuse: bool,
-    /// Only what a capability names is compared.
+    /// Whether only items that a capability names are compared.
     pub named_only: bool,
-    /// The arguments of `crossquota`, where it is listed.
+    /// The arguments of `crossquota`, if it is listed.
     pub cross_quota: Option<BTreeMap<String, String>>,
     /// Whether shares of cards are placed, by gating.
     pub mgpu: bool,
     /// Most containers on one shared card.
     pub mgpu_containers: usize,
-    /// Whether pods are told shared cards by their device ids.
+    /// Whether pods get the device ids of shared cards.
     pub mgpu_by_id: bool,
-    /// The queue of what names none.
+    /// The queue of pods that name none.
     pub default_queue: String,
     /// `charge`, `deny` or `free`.
     pub unnamed: String,
     /// `count` or `charge`.
     pub unqueued: String,
-    /// Resources that are cards besides those that everybody knows.
+    /// Resources that are cards, besides the well-known ones.
     pub card_resources: Vec<String>,
-    /// Whether pods without GPU are placed by gating, not by a scheduler that asks.
+    /// Whether pods without GPU are placed by gating, and not by a scheduler that asks.
     pub cross_quota_gates: bool,
     /// Whether pods wait for a node.
     pub admit_on_fit: bool,
     /// How long a deleted pod holds its quota.
     pub terminating: SignedDuration,
-    /// How long a queue keeps something for a workload whose pods do not come.
+    /// How long a queue keeps quota for a workload whose pods do not come.
     pub inqueue: SignedDuration,
     /// Whether workloads are let into their queues as a whole first.
     pub enqueues: bool,
-    /// Whether groups are moved from phase to phase, and told why not; else that is somebody else's business.
+    /// Whether Cardgate moves groups from phase to phase and tells them why they wait; otherwise another program does.
     pub moves_groups: bool,
-    /// Whether others give back what a queue deserves.
+    /// Whether other queues must give back what a queue deserves.
     pub reclaims: bool,
 }
 
 impl Configuration {
-    /// Reads the two keys; none where they are not to be put in force.
+    /// Reads the two keys; `None` if they must not be put in force.
     pub fn read(data: &Value) -> Option<Self> {
         let scheduler = mapping(&data["volcano-scheduler.conf"])?;
         let own = mapping(&data["cardgate.yaml"])?;
@@ -102,7 +102,7 @@ impl Configuration {
         let said = |arguments: &Map<String, Value>, key: &str, absent: &str| {
             arguments.get(key).map_or_else(|| absent.to_owned(), text)
         };
-        // What of these can't be read is not put in force.
+        // A value here that can't be read is not put in force.
         let threshold = said(queues, "guaranteeThreshold", "80").parse::<u8>().ok()?;
         let patterns = plugins.get("crossquota");
         let patterns = patterns.map_or_else(String::new, |arguments| said(arguments, "gpu-resource-names", ""));
@@ -152,7 +152,7 @@ impl Configuration {
         })
     }
 
-    /// Whether a resource is one of cards that everybody knows, or that the configuration lists.
+    /// Whether a resource is a well-known card resource, or one that the configuration lists.
     pub fn is_card_resource(&self, resource: &str) -> bool {
         let known = [
             "nvidia.com/gpu",
@@ -175,7 +175,7 @@ impl Configuration {
     }
 }
 
-/// A text of YAML as a mapping; an absent one is empty, and one that is no mapping is none.
+/// Reads a YAML text as a mapping. An absent text is empty; `None` if it is no mapping.
 fn mapping(text: &Value) -> Option<Map<String, Value>> {
     let text = text.as_str().unwrap_or_default();
     if text.trim().is_empty() {
@@ -188,7 +188,7 @@ fn mapping(text: &Value) -> Option<Map<String, Value>> {
     }
 }
 
-/// A value as it would be written: quoted and bare ones are the same.
+/// Returns a value as it would be written. Quoted and bare values are the same.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -196,7 +196,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// `5m`, `1h30m`, `90s`.
+/// Reads `5m`, `1h30m`, `90s`.
 fn duration(text: &str) -> Option<SignedDuration> {
     let (mut seconds, mut number) = (0_i64, String::new());
     for c in text.chars() {

@@ -1,5 +1,5 @@
-//! Pods without GPU take no more of a GPU node than its quota, by what Cardgate placed there (CrossQuota, **Predicate
-//! Function**, **Configuration Priority**).
+//! Pods without GPU that Cardgate placed take no more of a GPU node than its quota (CrossQuota, **Predicate Function**,
+//! **Configuration Priority**).
 
 use crds::keys::{NODE_QUOTA_PERCENTAGE_PREFIX, NODE_QUOTA_PREFIX};
 use regex_lite::Regex;
@@ -24,7 +24,7 @@ pub struct CrossQuota<'a> {
     pub resources: Vec<String>,
 }
 
-/// Judges a pod that is let in, as the view has it afterwards.
+/// Judges a pod that is let in; `view` is the state afterwards.
 pub fn judge(view: &View, key: &Key) -> Finding {
     let Some(plugin) = CrossQuota::of(view) else {
         return Ok(());
@@ -52,7 +52,7 @@ pub fn judge(view: &View, key: &Key) -> Finding {
 }
 
 impl<'a> CrossQuota<'a> {
-    /// Where the plugin is listed, and pods are placed by gating.
+    /// Returns the arguments, if the plugin is listed and pods are placed by gating.
     pub fn of(view: &'a View) -> Option<Self> {
         let configuration = &view.configuration;
         let arguments = configuration
@@ -81,13 +81,13 @@ impl<'a> CrossQuota<'a> {
         })
     }
 
-    /// Whether a node has something of GPUs.
+    /// Whether a node has a GPU resource.
     pub fn is_gpu_node(&self, node: &Node) -> bool {
         let mut there = node.allocatable.iter().filter(|(_, amount)| **amount > 0);
         there.any(|(name, _)| self.is_gpu(name))
     }
 
-    /// Whether a pod asks for something of GPUs.
+    /// Whether a pod requests a GPU resource.
     pub fn is_gpu_pod(&self, pod: &Pod) -> bool {
         pod.request
             .iter()
@@ -98,7 +98,7 @@ impl<'a> CrossQuota<'a> {
         self.patterns.iter().any(|pattern| pattern.is_match(resource))
     }
 
-    /// What pods without GPU have of a node: those that are there, and those that are placed there.
+    /// Returns what pods without GPU have of a node: pods that are there, and pods that are placed there.
     pub fn used(&self, node: &Node, resource: &str) -> i128 {
         let there = self.view.pods.iter().filter(|pod| {
             let is_there = pod.place() == Some(&node.name) && !pod.is_held && !pod.is_over;
@@ -108,7 +108,7 @@ impl<'a> CrossQuota<'a> {
         there.map(|pod| pod.asks(resource)).sum()
     }
 
-    /// The quota of a node: the first of five sources that can be read, and never more than there is.
+    /// Returns the quota of a node: the first of five sources that can be read, and never more than the node has.
     pub fn quota(&self, node: &Node, resource: &str) -> i128 {
         let has = node.has(resource);
         let arguments = self.view.configuration.cross_quota.as_ref();
@@ -126,7 +126,7 @@ impl<'a> CrossQuota<'a> {
     }
 }
 
-/// So many percent, above 0 and up to 100, rounded down.
+/// Reads a percentage, above 0 and up to 100, of an amount, rounded down.
 fn percentage(text: &str, of: i128) -> Option<i128> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_number = !whole.is_empty() && whole.chars().chain(fraction.chars()).all(|c| c.is_ascii_digit());

@@ -1,5 +1,5 @@
-//! Who is evicted is told truly what queues deserve: of what is named for them no less than what is guaranteed, and no more than they may have
-//! beside what is guaranteed to others (capacity, **Dynamic resource calculation**).
+//! An evicted pod is told truly what queues deserve: of an item that is named for them at least their guarantee, and at most
+//! what they may have beside the guarantees of others (capacity, **Dynamic resource calculation**).
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -19,10 +19,10 @@ use super::{Finding, broken, quota};
 /// The rule.
 pub const RULE: &str = "who is evicted is told what queues deserve";
 
-/// What the queue that is evicted for has and deserves, and of what.
+/// What the queue that gets the card has and deserves, and of which item.
 static TAKES: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"; of (\S+), queue (\S+) has \d\w* and deserves (\d\w*), and").ok());
-/// The same of the queue that gives, or of one above it.
+/// The same for the queue that gives, or for one above it.
 static GIVES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?:; of (\S+), queue .*|has less (\S+) than it deserves;|lacks room on a node; of (\S+),) this pod's queue (\S+?)(?:, or queue (\S+) that it is a part of,)? has \d\w* and deserves (\d\w*)$",
@@ -30,7 +30,7 @@ static GIVES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Judges what somebody was told at this time: true is what was so at any time of late.
+/// Judges what a pod was told at this time. A number is true if it was true at any recent time.
 pub fn judge(stored: &Stored, at: Timestamp, message: &str) -> Finding {
     let (Some(takes), Some(gives)) = (&*TAKES, &*GIVES) else {
         return Ok(());
@@ -51,7 +51,7 @@ pub fn judge(stored: &Stored, at: Timestamp, message: &str) -> Finding {
         let is_so = views.any(|view| {
             let deserves =
                 what(&view, name).and_then(|what| Some((deserves(&view, queue, &what)?, amount(says, &what)?)));
-            // What is said of something that is not known proves nothing.
+            // A statement about an unknown item proves nothing.
             let other = deserves.filter(|(deserves, said)| !deserves.contains(said));
             let is_so = other.is_none();
             wrong = wrong.take().or(other.map(|(deserves, _)| deserves));
@@ -67,7 +67,8 @@ pub fn judge(stored: &Stored, at: Timestamp, message: &str) -> Finding {
     Ok(())
 }
 
-/// What a queue deserves of what is named for it; none where nothing is. What nodes have that take no pods counts as far as pods hold it.
+/// Returns what a queue deserves of an item that is named for it; `None` if the item is not named. What unusable nodes have
+/// counts as far as pods hold it.
 fn deserves(view: &View, queue: &str, what: &What) -> Option<RangeInclusive<i128>> {
     let says = view.tree.queues.get(queue)?;
     let spec = named(says.deserved.as_ref(), what)?;

@@ -1,5 +1,5 @@
-//! Nobody is evicted for an equal, or by a queue beyond what it deserves from one that has no more than that, and no two pods evict each
-//! other in turns: as the events say who made room for whom, and by which numbers.
+//! No pod is evicted for one of equal priority, or by a queue beyond what it deserves from a queue that has no more than it
+//! deserves, and no two pods evict each other in turns. The events say which pod made room for which, and give the numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
@@ -18,7 +18,7 @@ use crate::objects::{EVENTS, Key, PODS, Write};
 
 /// The rule about priorities.
 pub const EQUALS: &str = "only who has less priority is preempted";
-/// The rule about who does not want it.
+/// The rule about pods that must not preempt.
 pub const NEVER: &str = "who has preemptionPolicy Never preempts nobody";
 /// The rule about turns.
 pub const TURNS: &str = "no two pods evict each other in turns";
@@ -27,17 +27,18 @@ pub const TURNS: &str = "no two pods evict each other in turns";
 pub const DESERVED: &str =
     "only what a queue has beyond what it deserves is reclaimed, and only for one that gets no more than it deserves";
 
-/// The pod for whom another one was evicted: named to whoever may read of it.
+/// The pod for which another one was evicted; it is named to readers who may know of it.
 static FOR: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^evicted for (?:pod (\S+)/(\S+)|a pod) of ").ok());
 /// Its queue.
 static OF: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^evicted for (?:pod \S+|a pod) of queue (\S+), which ").ok());
-/// How long before somebody is told why others may have been evicted together with him.
+/// How long before a pod's event other pods may have been evicted together with it.
 const LATELY: Duration = Duration::from_mins(2);
 /// Its priority.
 static PRIORITY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r" has priority (-?\d+), more than ").ok());
 
-/// What the queue that gives has and deserves, and of what: told to whom the other queue is for, or not, or where it lacks room alone.
+/// What the queue that gives has and deserves, and of which item. The text depends on whether the evicted pod may know of
+/// the other queue, and on whether only that queue lacks room.
 static GIVES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r", which (?:asks (.*); of (\S+), queue \S+ has (\d\w*) and (?:deserves (\d\w*)|names nothing that it deserves), and|has less (\S+) than it deserves;|lacks room on a node; of (\S+),) this pod's queue \S+?(?:, or queue \S+ that it is a part of,)? has (\d\w*) and deserves (\d\w*)$",
@@ -45,14 +46,14 @@ static GIVES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Which pod made room for which, where a write is an operator's event that says so.
+/// Returns which pod made room for which, if a write is an operator's event about that.
 pub fn said(write: &Write) -> Option<(Key, Key)> {
     let (victim, message) = told(write)?;
     let said = FOR.as_ref()?.captures(message)?;
     Some((victim, Key::new(said.get(1)?.as_str(), said.get(2)?.as_str())))
 }
 
-/// Who was evicted, and what they are told.
+/// Returns which pod was evicted, and what its event says.
 fn told(write: &Write) -> Option<(Key, &str)> {
     let event = write.after.as_ref().filter(|_| write.resource == &EVENTS)?;
     let is_new = write.before.is_none() && is_operator(&write.who);
@@ -65,17 +66,18 @@ fn told(write: &Write) -> Option<(Key, &str)> {
     Some((victim, event["note"].as_str().unwrap_or_default()))
 }
 
-/// Who made room for whom.
+/// Which pods made room for which.
 #[derive(Debug, Default)]
 pub struct Evictions {
-    /// Pods that operators evicted, as they were, and how old the world was.
+    /// Pods that operators evicted, as they were, with the age of the world.
     evicted: BTreeMap<Key, (Duration, Arc<Value>)>,
-    /// Who made room, for whom, since anything else changed: each a pod, or all that one controller makes of one priority.
+    /// Which pod made room for which since anything else changed. An entry stands for a pod, or for all pods of one
+    /// controller and priority.
     turns: BTreeSet<(String, String)>,
 }
 
 impl Evictions {
-    /// Looks at a write, before it is stored; `changes_terms` says whether it is about what quotas and room rest on.
+    /// Looks at a write before it is stored. `changes_terms` says whether the write is about what quotas and room depend on.
     pub fn hear(&mut self, write: &Write, stored: &Stored, changes_terms: bool) -> Finding {
         let is_deleted = |pod: &Arc<Value>| pod["metadata"]["deletionTimestamp"].is_string();
         if write.resource == &PODS {
@@ -86,7 +88,7 @@ impl Evictions {
                 Some(pod) if is_operator(&write.who) => {
                     self.evicted.insert(write.key.clone(), (write.age, Arc::clone(pod)));
                 }
-                // What others end leaves room, and who has less than before may take it back.
+                // A pod that others end leaves room, and a pod with less than before may take it back.
                 Some(pod) if !is_over(pod) => self.turns.clear(),
                 _ => {}
             }
@@ -130,7 +132,8 @@ impl Evictions {
         Ok(())
     }
 
-    /// Judges by which numbers one queue took back from another, of each that was evicted by itself.
+    /// Judges the numbers of an eviction in which one queue takes back from another, for each pod that was evicted by
+    /// itself.
     fn judge_queues(&self, write: &Write, stored: &Stored, victim: &Pod, message: &str) -> Finding {
         let Some(said) = GIVES.as_ref().and_then(|gives| gives.captures(message)) else {
             return Ok(());
@@ -167,8 +170,8 @@ impl Evictions {
         )
     }
 
-    /// What pods of lower priority have in the queue of the pod that another one makes room for: they may have to go as well, just before or
-    /// after it.
+    /// Returns what pods of lower priority have in the queue of the pod that another one makes room for. They may have to go
+    /// too, just before it or after it.
     fn gives_way(&self, write: &Write, view: &View, message: &str, what: &What) -> i128 {
         let Some(queue) = OF.as_ref().and_then(|of| of.captures(message)) else {
             return 0;
@@ -198,8 +201,8 @@ fn is_over(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
-/// The controller that makes a pod, or the pod itself; with the priority, since the tasks of one Job may differ in that, and who has more
-/// preempts the others again and again.
+/// Returns the controller of a pod, or the pod itself, with the priority. Tasks of one Job may differ in priority, and a
+/// task of higher priority preempts the others again and again.
 fn maker(key: &Key, pod: &Value) -> String {
     let owner = pod["metadata"]["ownerReferences"][0]["uid"].as_str();
     let priority = pod["spec"]["priority"].as_i64().unwrap_or(0);

@@ -1,4 +1,5 @@
-//! No gang stays cut in two: once all is quiet, of a group whose pods are let in together as many are in as it needs, or none.
+//! No gang stays cut in two: when all is quiet, of a group whose pods are let in together as many pods are in as it needs,
+//! or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,30 +16,30 @@ use crate::objects::{Key, POD_GROUPS, PODS, Write};
 /// The rule.
 pub const RULE: &str = "no gang stays cut in two";
 
-/// When what happened to each group.
+/// When events of each group happened.
 #[derive(Debug, Default)]
 pub struct Gangs {
-    /// When an operator last let in a pod of it.
+    /// When an operator last let in a pod of the group.
     admitted: BTreeMap<Key, Timestamp>,
-    /// When one of its pods last ended, went, was refused for good, or was let run by others.
+    /// When a pod of the group last ended, was removed, was refused for good, or was let run by others.
     disturbed: BTreeMap<Key, Timestamp>,
-    /// How long a gang may be cut in two while much is on its way; nobody asks where none.
+    /// How long a gang may be cut in two while writes are on their way; `None` if that is not judged.
     most: Option<SignedDuration>,
-    /// Whether others take gangs apart, and much goes wrong: then a gang may be cut in two for what is an excuse at rest, and the time
-    /// counts from [`Self::undisturbed`] on.
+    /// Whether others cut gangs in two, and faults happen. Then what excuses a cut gang at rest excuses it here too, and the
+    /// time counts from [`Self::undisturbed`] on.
     is_disturbed: bool,
-    /// Since when nothing has gone wrong, and nobody has changed what room there is.
+    /// Since when no fault has happened, and nobody has changed the available room.
     undisturbed: Timestamp,
-    /// Since when each is.
+    /// Since when each gang is cut in two.
     cut: BTreeMap<Key, Timestamp>,
-    /// The pods of each that were seen and are not gone, where that is asked.
+    /// The pods of each group that were seen and are not gone, if that is judged.
     members: BTreeMap<Key, BTreeSet<Key>>,
-    /// When nodes, queues, groups or the configuration last changed: what was room for the rest may be none since.
+    /// When nodes, queues, groups or the configuration last changed. Room for the rest of a gang may be gone since.
     changed: Timestamp,
 }
 
 impl Gangs {
-    /// Gangs that may be cut in two for so long.
+    /// Gangs may be cut in two for this time.
     pub fn cut_at_most(most: SignedDuration) -> Self {
         Self {
             most: Some(most),
@@ -46,7 +47,7 @@ impl Gangs {
         }
     }
 
-    /// Gangs that may be cut in two for so long after the last that went wrong.
+    /// Gangs may be cut in two for this time after the last fault.
     pub fn heal_within(most: SignedDuration) -> Self {
         Self {
             is_disturbed: true,
@@ -54,13 +55,13 @@ impl Gangs {
         }
     }
 
-    /// Something goes wrong.
+    /// Notes a fault.
     pub fn disturb(&mut self, at: Timestamp) {
         self.undisturbed = at;
     }
 
-    /// Looks at how long gangs have been cut in two, after a write was stored: some of their pods were let in, but fewer than they
-    /// need.
+    /// Judges after a write was stored how long gangs have been cut in two: some of their pods were let in, but fewer than
+    /// they need.
     pub fn cut(&mut self, write: &Write, stored: &Stored) -> Finding {
         let Some(most) = self.most else { return Ok(()) };
         let object = write.after.as_ref().or(write.before.as_ref());
@@ -98,13 +99,13 @@ impl Gangs {
         let late: Vec<_> = late.map(|(group, _)| group.clone()).collect();
         for group in late {
             self.judge(&group, stored)?;
-            // What excuses it may be over some time.
+            // The excuse may end after some time.
             self.cut.insert(group, write.at);
         }
         Ok(())
     }
 
-    /// Looks at a write; `changes_terms` says whether it is about what quotas and room rest on.
+    /// Looks at a write. `changes_terms` says whether the write is about what quotas and room depend on.
     pub fn hear(&mut self, write: &Write, changes_terms: bool) {
         if changes_terms {
             self.changed = write.at;
@@ -136,7 +137,7 @@ impl Gangs {
         }
     }
 
-    /// The clock on the wall jumped.
+    /// Notes that the wall clock jumped.
     pub fn jump(&mut self, by: SignedDuration) {
         let times = self.admitted.values_mut().chain(self.disturbed.values_mut());
         times
@@ -151,7 +152,7 @@ impl Gangs {
         groups.try_for_each(|(key, _)| self.judge(key, stored))
     }
 
-    /// Judges one group, as if there were nothing on its way.
+    /// Judges one group, as if no write were on its way.
     fn judge(&self, key: &Key, stored: &Stored) -> Finding {
         let group = stored.now.get(&POD_GROUPS).and_then(|groups| groups.get(key));
         let (Some(group), Some(admitted)) = (group, self.admitted.get(key)) else {
@@ -192,7 +193,7 @@ fn pods<'a>(stored: &'a Stored, group: &'a Key) -> impl Iterator<Item = &'a Valu
         .filter(|pod| pod["metadata"]["annotations"][GROUP_NAME] == *group.name)
 }
 
-/// How many pods a group needs of each task: where it needs as many in all.
+/// Returns how many pods a group needs of each task, if it needs that many in all.
 fn tasks(group: &Value, least: u64) -> Vec<(Option<&str>, u64)> {
     let tasks = group["spec"]["minTaskMember"].as_object().into_iter().flatten();
     let tasks: Vec<_> = tasks
@@ -207,7 +208,7 @@ fn is_of_task(pod: &Value, task: &str) -> bool {
     maps.into_iter().find_map(Value::as_str) == Some(task)
 }
 
-/// Whether the API server refuses for good to let this pod in.
+/// Whether the API server refuses the pod's admission for good.
 fn is_refused(pod: &Value) -> bool {
     let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
     conditions.any(|condition| condition["reason"] == "RefusedByAPIServer")

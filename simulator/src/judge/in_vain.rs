@@ -1,4 +1,4 @@
-//! Nobody is evicted in vain: for whom somebody made room is let in, unless what they waited for has changed.
+//! No pod is evicted in vain: a pod for which another made room is let in, unless what it waited for has changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,16 +16,17 @@ use crate::objects::{Key, NODES, PODS, Write};
 /// The rule.
 pub const RULE: &str = "nobody is evicted in vain";
 
-/// For whom somebody made room, and who, since anything changed that somebody else may take it by.
+/// The pods for which room was made, and by which pods, since anything changed by which others may take the room.
 #[derive(Debug, Default)]
 pub struct InVain {
     made: BTreeMap<Key, Key>,
-    /// Who was let in since the first of them: whoever is placed then, and was let in before, takes what nobody could keep from him.
+    /// Pods that were let in since the first of these. A pod that was let in before, and is placed only then, takes what
+    /// could not be kept from it.
     let_in: BTreeSet<Key>,
 }
 
 impl InVain {
-    /// Looks at a write, before it is stored; `changes_terms` says whether it is about what quotas and room rest on.
+    /// Looks at a write before it is stored. `changes_terms` says whether the write is about what quotas and room depend on.
     pub fn hear(&mut self, write: &Write, stored: &Stored, changes_terms: bool) {
         if changes_terms {
             self.made.clear();
@@ -60,8 +61,8 @@ impl InVain {
         }
     }
 
-    /// What a pod holds is the cluster's for as long as it does, also on a node that has no such card any more: whoever goes there, and was not
-    /// to go for others, takes from the cluster what room was made in.
+    /// What a pod holds counts as the cluster's as long as the pod holds it, even on a node that no longer has such a card.
+    /// When such a pod ends, and was not evicted to make room, it takes away from the cluster what room was made in.
     fn lose_what_goes_along(&mut self, write: &Write, stored: &Stored) {
         let Some(before) = write.before.as_ref().map(|pod| Pod::read(&write.key, pod)) else {
             return;
@@ -83,14 +84,15 @@ impl InVain {
             self.made.retain(|whom, _| {
                 let waits = pods.and_then(|pods| pods.get(whom)).map(|pod| Pod::read(whom, pod));
                 let names = waits.as_ref().map_or_else(Vec::new, |pod| pod.names());
-                // Of what no annotation names, it may be the one that is claimed.
+                // If no annotation names a card, it may be the claimed one.
                 !names.is_empty() && !names.contains(&card)
             });
         }
     }
 
-    /// A pod is let in for which nobody was evicted: where somebody was for one that asks for the same, it has got that, since it comes first.
-    /// Who was to go for it itself may not have been let go.
+    /// Handles an admission for which no pod was evicted. If a pod was evicted for another pod with the same request, the
+    /// admitted pod has got its room, since it comes first. The victim of the admitted pod itself may not have been
+    /// released.
     fn give_to_one_alike(&mut self, write: &Write, stored: &Stored) {
         let (Some(pod), Some(pods)) = (&write.before, stored.now.get(&PODS)) else {
             return;
@@ -104,7 +106,7 @@ impl InVain {
         }
     }
 
-    /// What somebody else takes without being asked, or who may go first, is nobody's mistake.
+    /// Forgets room that others take without being asked, or that a pod takes that may go first: that is no mistake.
     fn give_way(&mut self, write: &Write, stored: &Stored) {
         let (false, Some(pod)) = (is_operator(&write.who), &write.after) else {
             return;
@@ -123,7 +125,7 @@ impl InVain {
         }
     }
 
-    /// Another operator knows nothing of what was set aside.
+    /// Forgets everything, since another operator does not know what was set aside.
     pub fn forget_all(&mut self) {
         self.made.clear();
     }
@@ -143,17 +145,17 @@ impl InVain {
     }
 }
 
-/// What a pod is judged by.
+/// Returns what a pod is judged by.
 fn asked(pod: &Value) -> [&Value; 2] {
     [&pod["metadata"]["annotations"], &pod["spec"]]
 }
 
-/// Whether a pod asks for something else than before.
+/// Whether a pod's request changes.
 fn says_other(write: &Write) -> bool {
     said(write.before.as_ref()) != said(write.after.as_ref())
 }
 
-/// What a pod asks for, and whether it is to go.
+/// Returns what a pod requests, and whether it is being deleted.
 fn said(pod: Option<&Arc<Value>>) -> [&Value; 4] {
     let pod = pod.map_or(&Value::Null, |pod| &**pod);
     let metadata = &pod["metadata"];

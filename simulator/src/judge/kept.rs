@@ -1,8 +1,8 @@
-//! No queue takes a workload as a whole that it has no room for beside what it keeps for those that it took before (Capacity Card,
-//! **Job Enqueueable Check**): `allocated + inqueue + asked - elastic <= quota`.
+//! No queue takes a workload as a whole without room for it beside what the queue keeps for workloads that it took before
+//! (Capacity Card, **Job Enqueueable Check**): `allocated + inqueue + asked - elastic <= quota`.
 //!
-//! An operator takes a workload in memory first, and shows it later. So what was let in shortly before counts as not there, and a
-//! finding holds only if what it rests on is still there when all of that must have been written.
+//! An operator takes a workload in memory first, and shows it later. So pods that were let in shortly before count as
+//! absent, and a finding holds only if what it rests on is still there when all of that must have been written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,27 +22,28 @@ use crate::objects::{CONFIG_MAPS, JOBS, Key, NAMESPACES, POD_GROUPS, PODS, QUEUE
 /// The rule.
 pub const RULE: &str = "a queue takes no workload that it has no room for";
 
-/// What queues keep for whom, as far as that is certain.
+/// What queues keep, and for which workloads, as far as that is certain.
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// The operator that let them in: another one decides anew.
+    /// The operator that let them in. Another operator decides anew.
     by: Option<Arc<str>>,
-    /// Workloads that were let in, of which no pod was since, and when.
+    /// Workloads that were let in and have had no admitted pod since, and when they were let in.
     workloads: BTreeMap<Name, Timestamp>,
-    /// Pods that were let in of late, and when.
+    /// Pods that were let in recently, and when.
     pods: BTreeMap<Key, Timestamp>,
     suspicions: Vec<Suspicion>,
 }
 
 #[derive(Debug)]
 struct Suspicion {
-    /// When it is certain.
+    /// When the suspicion becomes certain.
     from: Timestamp,
     rests_on: Taken,
     broken: Broken,
 }
 
-/// A workload that was taken, and those that something is kept for besides: what has to be as it was until it is certain that it is too much.
+/// A workload that was taken, and the others for which something is kept. These must stay as they were until it is certain
+/// that it is too much.
 #[derive(Debug)]
 struct Taken {
     name: Name,
@@ -56,7 +57,7 @@ impl Taken {
         self.name == *name || others.any(|(other, _)| other == name)
     }
 
-    /// Where there is no room for it.
+    /// Returns where there is no room for it.
     fn excess(&self, view: &View, of_late: &BTreeMap<Key, Timestamp>) -> Option<Broken> {
         let by_quota = |above: &[String], what: &What| by_quota(view, &self.own, above, what);
         excess(view, of_late, &self.name, &self.own, &self.others, by_quota)
@@ -64,7 +65,7 @@ impl Taken {
 }
 
 impl Kept {
-    /// Looks at a write, before it is stored.
+    /// Looks at a write before it is stored.
     pub fn hear(&mut self, write: &Write, stored: &Stored, since: Timestamp) -> Finding {
         self.certain(write.at)?;
         self.pods.retain(|_, at| *at >= since);
@@ -85,13 +86,13 @@ impl Kept {
         Ok(())
     }
 
-    /// Raises what was suspected and holds by now.
+    /// Reports suspicions that have become certain.
     pub fn certain(&self, now: Timestamp) -> Finding {
         let mut certain = self.suspicions.iter().filter(|suspicion| suspicion.from <= now);
         certain.next().map_or(Ok(()), |suspicion| Err(suspicion.broken.clone()))
     }
 
-    /// Workloads that something is kept for, as things are.
+    /// Returns the workloads for which something is certainly kept.
     pub fn certainly(&self, view: &View) -> impl Iterator<Item = &Name> {
         let is_in_time = |at: Timestamp| view.now.duration_since(at) < view.configuration.inqueue;
         let all = self.workloads.iter();
@@ -99,13 +100,13 @@ impl Kept {
             .map(|(name, _)| name)
     }
 
-    /// An operator is started: it remembers nothing.
+    /// Forgets everything, since a newly started operator remembers nothing.
     pub fn forget_all(&mut self) {
         self.workloads.clear();
         self.suspicions.clear();
     }
 
-    /// The clock on the wall jumped.
+    /// Notes that the wall clock jumped.
     pub fn jump(&mut self, by: SignedDuration) {
         let times = self.workloads.values_mut().chain(self.pods.values_mut());
         let times = times.chain(self.suspicions.iter_mut().map(|suspicion| &mut suspicion.from));
@@ -117,8 +118,8 @@ impl Kept {
         self.suspicions.retain(|suspicion| !suspicion.rests_on.is_about(name));
     }
 
-    /// A pod is let in: that was decided before it was written, maybe before workloads were taken, and others of its group may be beyond the minimum
-    /// by it.
+    /// Handles an admission. It was decided before it was written, perhaps before workloads were taken. By it, other pods of
+    /// the group may be beyond the minimum.
     fn let_in(&mut self, write: &Write, stored: &Stored) {
         let is_it = is_operator(&write.who) && write.resource == &PODS && !self.suspicions.is_empty();
         let Some(pod) = write.after.as_ref().filter(|pod| is_it && !super::pods::is_held(pod)) else {
@@ -132,8 +133,8 @@ impl Kept {
         }
     }
 
-    /// Forgets whatever a write may end: what is kept for a workload that is another one now, is let out again, or has pods that
-    /// were let in; and everything where queues change, or another operator decides.
+    /// Forgets whatever a write may end: what is kept for a workload that has changed, is let out again, or has admitted
+    /// pods; and everything if queues change or another operator decides.
     fn forget_what_ends(&mut self, write: &Write) {
         let is_decision = [&PODS, &POD_GROUPS, &JOBS].contains(&write.resource);
         if is_operator(&write.who) && is_decision && self.by.as_ref() != Some(&write.who) {
@@ -161,7 +162,8 @@ impl Kept {
         }
     }
 
-    /// What a workload and those before it come to, where that is too much by all that may be known; and whom that rests on.
+    /// Returns what a workload and those before it come to, if that is too much by everything that may be known, and which
+    /// workloads the finding rests on.
     fn judge(&self, name: &Name, write: &Write, stored: &Stored, lag: SignedDuration) -> Option<(Taken, Broken)> {
         let mut first = None;
         for known in stored.known() {
@@ -179,7 +181,7 @@ impl Kept {
         first
     }
 
-    /// The workloads that something is kept for besides. A Job's time in its queue ends unseen.
+    /// Returns the other workloads for which something is kept. A Job's time in its queue ends without a visible write.
     fn others(
         &self,
         view: &View,
@@ -201,7 +203,7 @@ impl Kept {
     }
 }
 
-/// The workloads that show that they are in their queues, of which no pod was let in.
+/// Returns the workloads that are visibly in their queues, and of which no pod was let in.
 fn without_pods(view: &View, stored: &Stored) -> Vec<(Name, Workload)> {
     let of = |resource: &'static Resource| {
         let all = stored.now.get(resource).into_iter().flatten();
@@ -221,8 +223,8 @@ fn without_pods(view: &View, stored: &Stored) -> Vec<(Name, Workload)> {
         .collect()
 }
 
-/// Whether more is kept for workloads than there is room for, in their queues and beside what is guaranteed to others: an operator
-/// that is started anew, who can't know what was there before others took it, keeps nothing for some of them.
+/// Whether more is kept for workloads than there is room for, in their queues and beside the guarantees of others. A
+/// restarted operator can't know what was there before others took it, so it keeps nothing for some of them.
 pub fn is_beyond_room(view: &View, stored: &Stored) -> bool {
     let kept = without_pods(view, stored);
     let nobody = BTreeMap::new();
@@ -236,19 +238,19 @@ pub fn is_beyond_room(view: &View, stored: &Stored) -> bool {
     })
 }
 
-/// Whether something may be kept for a Job whose pods do not come: that ends and begins again unseen.
+/// Whether something may be kept for a Job whose pods do not come: that ends and begins again without a visible write.
 pub fn is_for_jobs(view: &View, stored: &Stored) -> bool {
     without_pods(view, stored)
         .iter()
         .any(|((resource, _), _)| *resource == &JOBS)
 }
 
-/// What a workload asks for.
+/// Returns what a workload asks for.
 fn asked(object: &Value) -> [&Value; 2] {
     [&object["spec"], &object["metadata"]["annotations"]]
 }
 
-/// Whether a workload shows that it is in its queue.
+/// Whether a workload is visibly in its queue.
 fn is_in(resource: &'static Resource, object: &Value) -> bool {
     if resource == &JOBS {
         object["spec"]["suspend"] != true
@@ -257,7 +259,7 @@ fn is_in(resource: &'static Resource, object: &Value) -> bool {
     }
 }
 
-/// The workload that an operator lets into its queue by this write.
+/// Returns the workload that an operator lets into its queue by this write.
 fn taken(write: &Write) -> Option<Name> {
     let (before, after) = (write.before.as_ref()?, write.after.as_ref()?);
     let is_one = [&POD_GROUPS, &JOBS].contains(&write.resource) && is_operator(&write.who);
@@ -265,8 +267,8 @@ fn taken(write: &Write) -> Option<Name> {
         .then(|| (write.resource, write.key.clone()))
 }
 
-/// What a queue, the first of these, says that it may have at most of what a workload asks for. Above the workload's own queue others
-/// may have to give back, where there is reclaim.
+/// Returns what a queue, the first of these, allows at most of what a workload asks for. Above the workload's own queue,
+/// other queues may have to give something back, if reclaim is on.
 fn by_quota(view: &View, own: &Workload, above: &[String], what: &What) -> Option<i128> {
     let level = above.first()?;
     let is_leaf = *level == own.queue;
@@ -276,8 +278,8 @@ fn by_quota(view: &View, own: &Workload, above: &[String], what: &What) -> Optio
     quota::limit(view, level, is_leaf, what)
 }
 
-/// Where there is no room for a workload: in its queue, in one above it, or in the cluster. What each has at most is asked with those
-/// above it, and without any for the cluster.
+/// Returns where a workload has no room: in its queue, in a queue above it, or in the cluster. The limit of each queue is
+/// asked for with the queues above it, and that of the cluster without any.
 fn excess(
     view: &View,
     of_late: &BTreeMap<Key, Timestamp>,
@@ -340,7 +342,7 @@ fn excess(
     None
 }
 
-/// What a workload asks for that is of these cards for certain.
+/// Returns what a workload asks for that is certainly of these cards.
 pub fn of_set(workload: &Workload, set: &Set) -> i128 {
     let sets = workload.cards.iter().filter(|(other, _)| other.is_subset(set));
     sets.map(|(_, count)| count).sum()

@@ -1,5 +1,5 @@
-//! What is kept for groups that send nobody ends, and each time it stays away for longer: so an unchanged world comes to rest,
-//! though never for good.
+//! What is kept for groups that send no pods lapses, and each time it stays away for longer. So an unchanged world comes to
+//! rest, though never for good.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,26 +14,26 @@ pub const RULE: &str = "who was kept something in vain waits for twice as long e
 
 /// How long the first wait is.
 const FIRST: SignedDuration = SignedDuration::from_secs(30);
-/// The longest, which the docs promise.
+/// The longest wait, which the docs promise.
 const LONGEST: SignedDuration = SignedDuration::from_hours(1);
-/// By how much a write may be later than what was decided.
+/// How much later than its decision a write may be.
 const SLACK: SignedDuration = SignedDuration::from_secs(2);
 
-/// How a group has fared.
+/// The history of a group.
 #[derive(Debug, Default)]
 struct Lapse {
     times: u32,
-    /// When it came to be in its queue last.
+    /// When the group was last let into its queue.
     began: Option<Timestamp>,
     ended: Option<Timestamp>,
 }
 
-/// Looks at these writes, in a world in which nobody but operators changes anything: how often what was kept for a group ended in
-/// vain, which it does after this `timeout`. Before a group that is told so is in its queue again, at least 30 seconds go by after the first
-/// time, twice as many after each further one, and an hour at most.
+/// Returns how often, by these writes, what was kept for a group lapsed in vain, after this `timeout`, in a world that only
+/// operators change. A group that is told of the lapse comes back to its queue after at least 30 seconds the first time,
+/// twice as long after each further time, and an hour at most.
 ///
-/// One whose pods wait for something else is told that in place of it. It is seen by how long it was in its queue; how soon it is there
-/// again is not asked, since pods of it may have been let in meanwhile.
+/// A group whose pods wait for something else is told that instead. It is recognised by how long it was in its queue. How
+/// soon it comes back is not judged, since pods of it may have been let in meanwhile.
 pub fn judge(writes: &[Write], timeout: SignedDuration) -> Result<u32, Broken> {
     let mut groups = BTreeMap::<&Key, Lapse>::new();
     let mut all = 0_u32;
@@ -42,7 +42,7 @@ pub fn judge(writes: &[Write], timeout: SignedDuration) -> Result<u32, Broken> {
             continue;
         };
         if leadership::passes_on(write) {
-            // The next one starts to count anew.
+            // The next operator starts to count anew.
             groups.clear();
         }
         if write.resource != &POD_GROUPS || !is_operator(&write.who) {
@@ -54,7 +54,7 @@ pub fn judge(writes: &[Write], timeout: SignedDuration) -> Result<u32, Broken> {
                 let stayed = lapse
                     .began
                     .map(|began| write.at.duration_since(began) + SLACK >= timeout);
-                // One that leaves earlier, and is told nothing new, leaves for another reason.
+                // A group that leaves earlier, and is told nothing new, leaves for another reason.
                 if is_told_so(after) || stayed != Some(false) && reasons(before) == reasons(after) {
                     lapse.times += 1;
                     lapse.ended = Some(write.at);
@@ -86,7 +86,8 @@ fn phase(group: &Value) -> &str {
     group["status"]["phase"].as_str().unwrap_or_default()
 }
 
-/// Whether a group is told that its time in its queue is over. One whose pods wait for something else is told that, as before.
+/// Whether a group is told that its time in its queue is over. A group whose pods wait for something else is told that, as
+/// before.
 fn is_told_so(group: &Value) -> bool {
     reasons(group).contains("InqueueTimeout")
 }

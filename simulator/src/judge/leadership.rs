@@ -1,4 +1,4 @@
-//! Nobody writes without leading: when a write was sent, the Lease named its author, who had renewed it in time.
+//! Only the leader writes: when a write was sent, the Lease named its author, who had renewed it in time.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::objects::{CARD_INVENTORIES, CARD_TYPES, CARD_USAGES, CONFIG_MAPS, EVE
 /// The rule.
 pub const RULE: &str = "nobody writes without leading";
 
-/// Who led when, as the Lease said. Times are told by a clock that nobody sets.
+/// Which operator led when, according to the Lease. Times are by a clock that nobody sets.
 #[derive(Debug, Default)]
 pub struct Leadership {
-    /// In the order in which they began, each until the next.
+    /// The terms of leaders, in order. Each lasts until the next begins.
     terms: Vec<Term>,
-    /// Whom the policies took for the leader, and since when.
+    /// The leaders that the policies accepted, and since when.
     named: Vec<(String, Duration)>,
 }
 
@@ -27,12 +27,12 @@ struct Term {
 }
 
 impl Leadership {
-    /// Looks at a write. Until a new leader is named where the policies read it, it decides nothing, and what the former had under
-    /// way is taken. The times in the Lease are its holder's and prove nothing: what counts is when it was written. A Lease
-    /// that somebody else takes away may not be known to its holder before that time is over: no other operator leads before.
-    /// Nor can an author know how long a write will be on its way: what counts is when it was sent.
-    /// Events and certificates decide nothing, and are anybody's. Nor do reports: what a process had sent when it was stopped
-    /// arrives when it goes on, and the next report of who leads replaces it.
+    /// Judges a write. Until a new leader is named where the policies read it, it decides nothing, and what the former
+    /// leader had under way is accepted. The times in the Lease are its holder's and prove nothing: what counts is when the
+    /// Lease was written. If another client takes the Lease away, its holder may not know that before its time is over; no
+    /// other operator leads before. An author can't know how long a write will be on its way either: what counts is when it
+    /// was sent. Events and certificates decide nothing, and every operator may write them. The same holds for reports: what
+    /// a process had sent when it was stopped arrives when it goes on, and the leader's next report replaces it.
     pub fn judge(&mut self, write: &Write) -> Finding {
         if write.resource == &LEASES {
             if let (true, Some(lease)) = (is_operator(&write.who), &write.after) {
@@ -52,7 +52,7 @@ impl Leadership {
             self.named.push((name.to_owned(), write.age));
         }
         let decides = ![&EVENTS, &SECRETS, &CARD_INVENTORIES, &CARD_TYPES, &CARD_USAGES].contains(&write.resource);
-        // Its own pod says whether an operator leads.
+        // An operator says on its own pod whether it leads.
         let is_own = write.resource == &PODS && write.key.namespace == NAMESPACE;
         if !is_operator(&write.who) || !decides || is_own {
             return Ok(());
@@ -73,14 +73,14 @@ impl Leadership {
 }
 
 impl Leadership {
-    /// Whom the policies took for the leader at this time.
+    /// Returns the leader that the policies accepted at this time.
     fn named(&self, at: Duration) -> Option<&str> {
         let named = self.named.iter().rev().find(|(_, since)| *since <= at);
         named.map(|(name, _)| &**name)
     }
 }
 
-/// Whether a write gives the Lease to somebody else.
+/// Whether a write gives the Lease to another holder.
 pub fn passes_on(write: &Write) -> bool {
     let (true, Some(before), Some(after)) = (write.resource == &LEASES, &write.before, &write.after) else {
         return false;

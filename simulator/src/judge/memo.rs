@@ -1,4 +1,4 @@
-//! What was read of objects, kept as long as it is asked for: an object that is stored never changes, so it is read once.
+//! Remembers what was read of objects while it is needed. A stored object never changes, so it is read once.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-/// More than this is not kept.
+/// No more results than this are kept.
 const MOST: usize = 4096;
 
 /// What objects say, as one reader reads it.
 #[derive(Debug)]
 pub struct Memo<T>(RefCell<HashMap<*const Value, Read<T>>>);
 
-/// An object, which stays where it is as long as it is kept here; and what was read of it.
+/// An object, which keeps its address as long as it is held here, and what was read of it.
 type Read<T> = (Arc<Value>, Arc<T>);
 
 impl<T> Default for Memo<T> {
@@ -23,7 +23,7 @@ impl<T> Default for Memo<T> {
 }
 
 impl<T> Memo<T> {
-    /// What an object says: read now, if it never was.
+    /// Returns what an object says. Reads it only the first time.
     pub fn get(&self, object: &Arc<Value>, read: impl FnOnce(&Value) -> T) -> Arc<T> {
         let mut known = self.0.borrow_mut();
         if known.len() > MOST {

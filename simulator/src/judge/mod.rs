@@ -1,15 +1,15 @@
-//! Says whether what the API server stores is as it must be, from its objects and from who wrote what, and from nothing else.
+//! Judges whether the stored objects are as they must be, from the objects and from who wrote what, and from nothing else.
 //!
-//! No line here is shared with what decides: quantities, cards, queues and configurations are read by small readers of its own,
-//! and everything is counted anew from the objects each time. It is meant to be believed by reading it.
+//! It shares no code with what decides. Quantities, cards, queues and configurations are read by small readers of its own,
+//! and everything is counted anew from the objects each time. A reader should be able to verify it by reading.
 //!
 //! # What is held against Cardgate
-//! Only what it wrote itself. What others bind around it, quotas that are lowered, nodes that shrink: none of that is an excess
-//! of Cardgate's. It reads by watches, so what others changed within the last [`Judge::lag`] may not have reached it: there the
-//! old or the new counts, whichever is kinder. Its own admissions are known to itself at once, also to the next leader, who
-//! lists before it decides: they always count.
+//! Only what Cardgate wrote itself. What others bind around it, lowered quotas and shrinking nodes are not its fault. It
+//! reads by watches, so what others changed within the last [`Judge::lag`] may not have reached it: there the old or the new
+//! state counts, whichever is more lenient. It knows its own admissions at once, and so does the next leader, who lists
+//! before it decides. So admissions always count.
 //!
-//! `cargo faults` has the same judge look at a real control plane: it hears the writes that watches have told.
+//! `cargo faults` has the same judge look at a real control plane, with the writes that watches deliver.
 
 mod admission;
 mod amounts;
@@ -62,13 +62,13 @@ use view::View;
 pub use pods::is_held;
 pub use rest::why_it_waits;
 
-/// Who writes as an operator: `operator-0` and its like.
+/// The prefix of operators' names, such as `operator-0`.
 const OPERATORS: &str = "operator";
 
-/// How long what others changed may be on its way to an operator, unless the judge is told.
+/// How long what others changed may take to reach an operator, unless the judge is told otherwise.
 const LAG: SignedDuration = SignedDuration::from_secs(30);
 
-/// What must hold and does not.
+/// A rule that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
     /// The rule, in a few words that stay the same.
@@ -83,10 +83,10 @@ impl fmt::Display for Broken {
     }
 }
 
-/// A finding, or none.
+/// A broken rule, or none.
 type Finding = Result<(), Broken>;
 
-/// Refuses with a rule and what of it.
+/// Returns a broken rule and how it is broken.
 fn broken(rule: &'static str, what: impl Into<String>) -> Finding {
     Err(Broken {
         rule,
@@ -99,25 +99,25 @@ fn is_operator(who: &str) -> bool {
     who.starts_with(OPERATORS)
 }
 
-/// What of a world at rest can be judged.
+/// How much of a world at rest can be judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Looked {
-    /// All of it.
+    /// Everything.
     AtAll,
-    /// What is kept for workloads alone: an operator knows of charges that can't be seen any more.
+    /// Only what is kept for workloads, since an operator knows of charges that the objects no longer show.
     AtWhatIsKept,
 }
 
-/// Looks at every write, in the order of the writes, and at what is there when all is quiet.
+/// Judges every write, in the order of the writes, and the state when all is quiet.
 #[derive(Debug)]
 pub struct Judge {
-    /// The newest version that was looked at.
+    /// The newest version that was judged.
     seen: u64,
-    /// What is stored after the writes that were looked at.
+    /// What is stored after the judged writes.
     stored: Stored,
-    /// How long what others changed may be on its way to an operator.
+    /// How long what others changed may take to reach an operator.
     lag: SignedDuration,
-    /// Whether a rest is long enough for reasons to be told anew.
+    /// Whether a rest is long enough for pods to be told their reasons again.
     tells_anew: bool,
     leadership: leadership::Leadership,
     evictions: evictions::Evictions,
@@ -125,10 +125,10 @@ pub struct Judge {
     in_vain: in_vain::InVain,
     repeats: repeats::Repeats,
     kept: kept::Kept,
-    /// At which age of the world the phases of groups are shown in time again, by which it is judged what is kept.
+    /// The age of the world from which the phases of groups, by which kept quota is judged, are written in time again.
     phases_late_until: Duration,
     moved: moved::Moved,
-    /// When operators were started, which is not known of yet.
+    /// The starts of operators that were not processed yet.
     starts: VecDeque<Timestamp>,
 }
 
@@ -139,7 +139,7 @@ impl Default for Judge {
 }
 
 impl Judge {
-    /// A judge who has seen nothing yet.
+    /// A judge that has seen nothing yet.
     pub fn new() -> Self {
         Self {
             seen: 0,
@@ -158,35 +158,35 @@ impl Judge {
         }
     }
 
-    /// The same, of a world in which what others changed reaches an operator after this time at the latest.
+    /// The same for a world in which what others change reaches an operator after this time at the latest.
     #[must_use]
     pub fn lag(mut self, lag: SignedDuration) -> Self {
         self.lag = lag;
         self
     }
 
-    /// The same, of a world in which nobody takes a gang apart but who is killed in the middle of it: so long it may be cut in two.
+    /// The same for a world in which only the death of an operator cuts a gang in two: it may stay so for this time.
     #[must_use]
     pub fn cut_at_most(mut self, most: SignedDuration) -> Self {
         self.gangs = gangs::Gangs::cut_at_most(most);
         self
     }
 
-    /// The same, of a world in which much goes wrong: no gang stays cut in two for longer than this after the last of it.
+    /// The same for a world with many faults: after the last of them, no gang stays cut in two for longer than this.
     #[must_use]
     pub fn heal_within(mut self, most: SignedDuration) -> Self {
         self.gangs = gangs::Gangs::heal_within(most);
         self
     }
 
-    /// The same, of a world whose rest is too short for reasons to be told anew: their numbers may be those of before.
+    /// The same for a world whose rest is too short for pods to be told their reasons again: the numbers may be old.
     #[must_use]
     pub fn short_rest(mut self) -> Self {
         self.tells_anew = false;
         self
     }
 
-    /// Looks at the writes since the last call.
+    /// Judges the writes since the last call.
     pub fn after_step(&mut self, objects: &Objects) -> Result<(), Broken> {
         for write in objects.writes_after(self.seen) {
             self.hear(write)?;
@@ -194,28 +194,29 @@ impl Judge {
         Ok(())
     }
 
-    /// An operator is started.
+    /// Notes that an operator is started.
     pub fn started(&mut self, at: Timestamp) {
         self.starts.push_back(at);
     }
 
-    /// Something goes wrong between an operator and the API server, or has gone wrong up to now.
+    /// Notes a fault between an operator and the API server, now or up to now.
     pub fn disturb(&mut self, at: Timestamp) {
         self.gangs.disturb(at);
     }
 
-    /// The phases of groups are refused until this age of the world: what is kept for them is shown later than it is decided.
+    /// Notes that phases of groups are refused until this age of the world: what is kept for groups is shown later than it
+    /// is decided.
     pub fn phases_are_refused(&mut self, until: Duration) {
         let shown = until.saturating_add(self.lag.unsigned_abs());
         self.phases_late_until = self.phases_late_until.max(shown);
     }
 
-    /// The newest configuration that can be put in force.
+    /// Returns the newest configuration that can be put in force.
     pub fn configuration(&self) -> Option<&Arc<Value>> {
         self.stored.configuration()
     }
 
-    /// The clock on the wall jumps, or is set back, from then by so much: what was a moment ago still was.
+    /// Notes that the wall clock jumps forward or back, from then by so much. Recent events stay recent.
     pub fn jump(&mut self, from: Timestamp, by: SignedDuration) {
         let starts = self.starts.iter_mut();
         starts.for_each(|at| *at = at.checked_add(by).unwrap_or(*at));
@@ -224,7 +225,7 @@ impl Judge {
         self.stored.jump(from, by);
     }
 
-    /// Looks at one write, which follows those that were heard before.
+    /// Judges one write, which follows those before.
     pub fn hear(&mut self, write: &Write) -> Result<(), Broken> {
         self.seen = self.seen.max(write.version);
         let mut begins_anew = leadership::passes_on(write);
@@ -245,7 +246,7 @@ impl Judge {
         } else {
             finding.and(kept)
         };
-        // What an operator writes itself excuses it from nothing: it tells a group why it waits, and labels nodes, all the time.
+        // An operator's own writes excuse nothing: it tells a group why it waits, and labels nodes, all the time.
         let changes_terms = stored::changes_terms(write) && !is_operator(&write.who);
         let finding = finding.and(self.evictions.hear(write, &self.stored, changes_terms));
         let finding = finding.and(self.repeats.hear(write, changes_terms, &self.stored));
@@ -269,8 +270,8 @@ impl Judge {
         Ok(())
     }
 
-    /// Looks at what is there when the world has fallen quiet: after all writes were looked at. What is `forbidden` an operator can't do:
-    /// nothing is looked at that rests on it.
+    /// Judges the state when the world has become quiet, after all writes were judged. What depends on writes that are
+    /// `forbidden` to operators is not judged.
     pub fn at_rest(&self, now: Timestamp, forbidden: &BTreeSet<Forbidden>) -> Result<Looked, Broken> {
         let may = |what| !forbidden.contains(&what);
         let may_tell = may(Forbidden::Conditions);
@@ -294,27 +295,27 @@ impl Judge {
         Ok(Looked::AtAll)
     }
 
-    /// How often what was kept for a group ended in vain by these writes, in a world in which nobody but operators changes anything.
+    /// Returns how often what was kept for a group lapsed in vain by these writes, in a world that only operators change.
     pub fn kept_in_vain(&self, writes: &[Write], now: Timestamp) -> Result<u32, Broken> {
         let view = View::read(&self.stored.now, now, &BTreeSet::new());
         view.map_or(Ok(0), |view| lapses::judge(writes, view.configuration.inqueue))
     }
 
-    /// How often pods were sent back by these writes, in such a world.
+    /// Returns how often pods were sent back by these writes, in such a world.
     pub fn sent_back(&self, writes: &[Write]) -> Result<usize, Broken> {
         returns::judge(writes, &self.stored.now)
     }
 
-    /// Whether something may be kept for a Job in vain, which ends and begins again at ever longer intervals, and is to be seen in what
-    /// others are told alone.
+    /// Whether something may be kept in vain for a Job, which lapses and begins again at ever longer intervals, and shows
+    /// only in what others are told.
     pub fn is_kept_unseen(&self, now: Timestamp) -> bool {
         let view = View::read(&self.stored.now, now, &BTreeSet::new());
         view.is_some_and(|view| kept::is_for_jobs(&view, &self.stored))
     }
 
-    /// Whether an operator may know more than is to be seen: that there was room once for what it keeps for workloads, what was let in
-    /// for devices that are gone, or on which node it expects who is on none yet. Whoever is started anew knows none of it, and may
-    /// let others in, or take others back for them.
+    /// Whether an operator may know more than the objects show: that there once was room for what it keeps for workloads,
+    /// for which devices, now gone, a pod was let in, or on which node it expects a pod without a node. A restarted operator
+    /// knows none of this. It may admit other pods, or evict pods for them.
     pub fn is_more_known_than_seen(&self, now: Timestamp) -> bool {
         let view = View::read(&self.stored.now, now, &BTreeSet::new());
         view.is_some_and(|view| {
@@ -322,15 +323,15 @@ impl Judge {
         })
     }
 
-    /// Whether it can't be seen on whose account somebody is: whoever is started anew may take them for another queue's, and decide
-    /// otherwise about both.
+    /// Whether the objects do not show which queue a pod is charged to. A restarted operator may charge the pod to another
+    /// queue, and decide differently about both queues.
     pub fn is_account_unseen(&self, now: Timestamp) -> bool {
         let view = View::read(&self.stored.now, now, &BTreeSet::new());
         view.is_some_and(|view| self.moved.hold(&view))
     }
 }
 
-/// A time so much before another.
+/// Returns a time so much before another.
 fn earlier(at: Timestamp, by: SignedDuration) -> Timestamp {
     at.checked_sub(by).unwrap_or(Timestamp::MIN)
 }

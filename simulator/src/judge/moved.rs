@@ -1,6 +1,6 @@
-//! Pods whose charge stays where it is, though what names their queue has changed since (docs/rules.md, **Which pods are managed**). The
-//! queue is written on every pod at its creation, but on none that was nobody's business then: an operator remembers whose they are,
-//! one that is started anew can't, and nobody can see it.
+//! Pods whose charge stays where it is, though the object that names their queue has changed (docs/rules.md, **Which pods
+//! are managed**). The queue is written on every pod at its creation, except on pods that did not concern Cardgate then. An
+//! operator remembers where such pods are charged, but a restarted operator can't, and no object shows it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,13 +20,13 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// Looks at a write that is stored by now; `before` is what [`charged`] said of it before.
+    /// Looks at a write that is stored by now; `before` is what [`charged`] returned before.
     pub fn hear(&mut self, write: &Write, before: Charged, stored: &Stored) {
         if write.resource == &PODS && write.after.is_none() {
             self.pods.remove(&write.key);
         }
         let after = charged(write, stored);
-        // Of a pod that nothing else makes somebody's business, nobody is named any more.
+        // If only the namespace made a pod Cardgate's, nothing names its queue any more.
         let is_nobodys = write.resource == &NAMESPACES;
         let moved = before
             .into_iter()
@@ -34,7 +34,7 @@ impl Moved {
         self.pods.extend(moved.map(|(key, _)| key));
     }
 
-    /// Which.
+    /// Returns these pods.
     pub fn pods(&self) -> impl Iterator<Item = &Key> {
         self.pods.iter()
     }
@@ -46,11 +46,12 @@ impl Moved {
     }
 }
 
-/// The pods on which no queue is written and which hold something, as far as a write may have them seem to be charged to another one.
+/// Returns the pods without a written queue that hold something, as far as a write may make them seem charged to another
+/// queue.
 pub fn charged(write: &Write, stored: &Stored) -> Charged {
     let of_pod = write.resource == &PODS && is_named_anew(write);
     let of_all = [&POD_GROUPS, &NAMESPACES, &CONFIG_MAPS].contains(&write.resource) && changes_terms(write);
-    // Where its own queue is written on the pod, nobody has to read what else is stored.
+    // If the queue is written on the pod, nothing else has to be read.
     let is_unwritten = || {
         let pod = stored.now.get(&PODS).and_then(|pods| pods.get(&write.key));
         pod.is_some_and(|pod| {
@@ -73,7 +74,7 @@ pub fn charged(write: &Write, stored: &Stored) -> Charged {
         .collect()
 }
 
-/// Whether a pod comes to say something else of what it is part of.
+/// Whether a pod changes what it says it belongs to.
 fn is_named_anew(write: &Write) -> bool {
     let (Some(before), Some(after)) = (&write.before, &write.after) else {
         return false;

@@ -11,7 +11,7 @@ use super::cards::{self, Card};
 /// Keys and values.
 pub type Texts = BTreeMap<String, String>;
 
-/// A node, as it says of itself.
+/// A node, as its object says.
 #[derive(Debug, Clone)]
 pub struct Node {
     /// Its name.
@@ -20,7 +20,7 @@ pub struct Node {
     pub labels: Texts,
     /// Its annotations.
     pub annotations: Texts,
-    /// What it has.
+    /// What is allocatable.
     pub allocatable: Resources,
     /// Whether it is ready and takes pods.
     pub is_usable: bool,
@@ -28,20 +28,20 @@ pub struct Node {
     pub taints: Vec<[String; 3]>,
     /// Its cards.
     pub cards: Vec<Card>,
-    /// How many of its devices of each card are in use of those that a taint keeps new pods away from.
+    /// How many devices of each card are in use although a taint keeps new pods away from them.
     pub away: BTreeMap<String, i128>,
-    /// The cards that it shares.
+    /// The cards that the node shares.
     pub shared: Option<Shared>,
 }
 
-/// The cards of an mGPU node, each of 100 core.
+/// The cards of an mGPU node, each with 100 core.
 #[derive(Debug, Clone)]
 pub struct Shared {
     /// How many.
     pub count: usize,
     /// The memory of each, in MiB.
     pub memory: i128,
-    /// Their device ids, where it says them.
+    /// The device ids of the cards, if the node reports them.
     pub ids: Vec<String>,
 }
 
@@ -71,19 +71,19 @@ impl Node {
         }
     }
 
-    /// How much of a resource it has.
+    /// Returns how much of a resource the node has.
     pub fn has(&self, resource: &str) -> i128 {
         self.allocatable.get(resource).copied().unwrap_or(0)
     }
 
-    /// Its cards of this name.
+    /// Returns the node's cards of this name.
     pub fn card(&self, name: &str) -> Option<&Card> {
         self.cards.iter().find(|card| card.name == name)
     }
 }
 
 impl Shared {
-    /// Whether it says a device id for each card, and for each another one.
+    /// Whether the node reports a distinct device id for each card.
     pub fn has_ids(&self) -> bool {
         let ids: BTreeSet<_> = self.ids.iter().filter(|id| !id.is_empty()).collect();
         ids.len() == self.count && self.ids.len() == self.count
@@ -104,7 +104,7 @@ fn shared(labels: &Texts, annotations: &Texts, allocatable: &Resources) -> Optio
     })
 }
 
-/// What can be read of a list of resources.
+/// Returns what can be read of a list of resources.
 fn readable(list: &Value) -> Resources {
     let list = list.as_object().into_iter().flatten();
     list.filter_map(|(name, amount)| {
@@ -114,7 +114,7 @@ fn readable(list: &Value) -> Resources {
     .collect()
 }
 
-/// A map of texts; what is no text is left out.
+/// Returns a map of texts; values that are no texts are left out.
 pub fn texts(map: &Value) -> Texts {
     let entries = map.as_object().into_iter().flatten();
     entries
@@ -122,7 +122,7 @@ pub fn texts(map: &Value) -> Texts {
         .collect()
 }
 
-/// A text; empty where there is none.
+/// Returns a text; empty if there is none.
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }

@@ -1,5 +1,5 @@
-//! Whether a node would take a pod: what it has left, what keeps pods off it, and of shared cards which are left. Under `admitOn: fit`
-//! nobody is let in whom no node would take (docs/operate.md).
+//! Whether a node would take a pod: what the node has left, what keeps pods off it, and which of its shared cards are left.
+//! Under `admitOn: fit` no pod is let in that no node would take (docs/operate.md).
 
 use std::collections::BTreeMap;
 
@@ -18,21 +18,21 @@ use crate::objects::Key;
 /// The rule.
 pub const RULE: &str = "who is let in has a node that takes pods like it, and is large enough";
 
-/// Judges a pod that is let in: some node takes pods like it, and is large enough. How much of that others have is another question: a
-/// pod may be let in beside who is about to go.
+/// Judges a pod that is let in: some node accepts it, and is large enough. How much of that others have is another question:
+/// a pod may be let in beside pods that are about to go.
 pub fn judge(view: &View, key: &Key) -> Finding {
     let pod = view.pods.iter().find(|pod| pod.key == *key);
     let Some(pod) = pod.filter(|_| view.configuration.admit_on_fit) else {
         return Ok(());
     };
-    // CrossQuota held it, and does so no longer: nothing else asks for it.
+    // Only CrossQuota held the pod, and it no longer does.
     let is_governed =
         View::is_under_cross_quota(pod) && !pod.claimed.asks_for_devices && CrossQuota::of(view).is_some();
     if view.queue_of(pod).is_none() && !is_governed {
         return Ok(());
     }
     let is_large_enough = |node: &Node| {
-        // Cards are judged with quota and shares.
+        // Cards are judged by the rules on quota and shares.
         let mut request = pod.request.iter().filter(|(resource, _)| !resource.contains('/'));
         request.all(|(resource, asked)| *asked <= node.has(resource))
     };
@@ -43,12 +43,12 @@ pub fn judge(view: &View, key: &Key) -> Finding {
     broken(RULE, format!("{key} is let in, and no node takes pods like it"))
 }
 
-/// Whether a node has room for a pod with this card, and nothing keeps it off.
+/// Whether a node has room for a pod with this card, and nothing keeps the pod off.
 pub fn fits(view: &View, node: &Node, pod: &Pod, card: Option<&str>) -> bool {
     let is_had = |card: &Card| view.supplies(pod, card);
     let has_card = match card {
         Some(card) => node.card(card).is_some_and(is_had),
-        // Whatever it is, it has to come in the way that it is asked for.
+        // Whichever card it is, it has to be handed out in the way that the pod asks for it.
         None => node
             .cards
             .iter()
@@ -65,10 +65,10 @@ pub fn fits(view: &View, node: &Node, pod: &Pod, card: Option<&str>) -> bool {
     node.is_usable && is_wanted(node, pod) && has_card && has_room && has_shares(view, node, pod)
 }
 
-/// Whether a pod would go to a node: by its node selector, its required affinity and its tolerations.
+/// Whether a pod may go to a node by its node selector, its required affinity and its tolerations.
 fn is_wanted(node: &Node, pod: &Pod) -> bool {
     let selector = texts(&pod.spec["nodeSelector"]);
-    // Those that say which devices a node has are Cardgate's own, and come when the first pod needs them.
+    // Labels that say which devices a node has are Cardgate's own, and are written when the first pod needs them.
     let mut asked = selector
         .iter()
         .filter(|(label, _)| !label.starts_with(DEVICE_LABEL_PREFIX));
@@ -79,7 +79,7 @@ fn is_wanted(node: &Node, pod: &Pod) -> bool {
     is_selected && is_near && node.taints.iter().all(|taint| is_tolerated(pod, taint))
 }
 
-/// Whether all of a term holds for a node. What is not known here does not.
+/// Whether all of a term holds for a node. An operator unknown here does not hold.
 fn matches(node: &Node, term: &Value) -> bool {
     let list = |field: &str| term[field].as_array().map_or(&[][..], Vec::as_slice).iter();
     let name = BTreeMap::from([("metadata.name".to_owned(), node.name.clone())]);
@@ -102,7 +102,7 @@ fn matches(node: &Node, term: &Value) -> bool {
         && list("matchFields").all(|one| holds(one, &name))
 }
 
-/// Whether a pod tolerates a taint for as long as it may last.
+/// Whether a pod tolerates a taint for as long as the taint may last.
 fn is_tolerated(pod: &Pod, [key, value, effect]: &[String; 3]) -> bool {
     let tolerations = pod.spec["tolerations"].as_array().into_iter().flatten();
     tolerations
@@ -122,15 +122,15 @@ fn has_shares(view: &View, node: &Node, pod: &Pod) -> bool {
         return true;
     }
     let Some(shared) = &node.shared else { return false };
-    // Where it does not name each of its cards, and no other, nobody can be told which he gets.
+    // If the node does not report a distinct id for each card, no pod can be told which card it gets.
     if view.configuration.mgpu_by_id && !shared.has_ids() {
         return false;
     }
-    // What a pod means that names no policy is another question.
+    // Which policy a pod without one means is another question.
     let is_meant = pod
         .says(MGPU_POLICY)
         .is_some_and(|policy| node.labels.get(MGPU_POLICY).is_some_and(|of| of == policy));
-    // Of those whose cards are not known any may be taken.
+    // A pod whose cards are not known may have any of them.
     let mut there = view.pods.iter().filter(|other| other.place() == Some(&node.name));
     let is_known = there.all(|other| other.is_held || other.is_over || shares::cards(other, shared).is_some());
     if !is_meant || !is_known {
@@ -161,7 +161,7 @@ fn has_shares(view: &View, node: &Node, pod: &Pod) -> bool {
     )
 }
 
-/// Whether cards can give all that is wanted, each card of a container another one.
+/// Whether the cards can give everything that is wanted. Each card of a container must be a different one.
 fn takes(
     cards: &mut [Taken],
     shared: &Shared,

@@ -1,4 +1,4 @@
-//! Pods: what they ask for, what they were given, where they are.
+//! Pods: what they request, what they were given, and where they are.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -18,11 +18,11 @@ use super::claims::Claimed;
 use super::nodes::{Texts, text, texts};
 use crate::objects::Key;
 
-/// A pod, as it says of itself. Views of what is stored share it: only who changes one has it copied.
+/// A pod, as its object says. Views of the stored objects share it; it is copied only to change it.
 #[derive(Debug, Clone)]
 pub struct Pod(Arc<Said>);
 
-/// What a pod says of itself.
+/// What a pod's object says.
 #[derive(Debug, Clone)]
 pub struct Said {
     /// Its namespace and name.
@@ -31,33 +31,33 @@ pub struct Said {
     pub labels: Texts,
     /// Its annotations.
     pub annotations: Texts,
-    /// What it asks for in all.
+    /// What the pod requests in total.
     pub request: Resources,
-    /// What each container asks for of shared cards.
+    /// What each container requests of shared cards.
     pub shares: Vec<Share>,
-    /// What it claims of devices.
+    /// What the pod claims of devices.
     pub claimed: Claimed,
-    /// The claims that were made for it from templates, by its own name of them.
+    /// The claims that were made for the pod from templates, by the pod's name of them.
     pub made_claims: BTreeMap<String, String>,
-    /// The claim that the scheduler made for what it asks for as a resource.
+    /// The claim that the scheduler made for devices requested as a resource.
     pub provided_claim: Option<String>,
-    /// Whether our gate holds it.
+    /// Whether Cardgate's gate holds the pod.
     pub is_held: bool,
-    /// Its node, once it is bound.
+    /// The pod's node, once it is bound.
     pub node: Option<String>,
-    /// The node that it is pinned to.
+    /// The node that the pod is pinned to.
     pub pin: Option<String>,
-    /// Whether it has ended.
+    /// Whether the pod has ended.
     pub is_over: bool,
-    /// When it is to be gone, where it is being deleted.
+    /// When the pod is to be gone, if it is being deleted.
     pub deleted: Option<Timestamp>,
-    /// All that it says of where it wants to be.
+    /// The pod's requirements on nodes.
     pub spec: Value,
-    /// When it came, and what tells it from others that came then.
+    /// When the pod was created, and what orders it among pods created at the same time.
     pub born: [String; 2],
-    /// The Job that made it.
+    /// The Job that made the pod.
     pub job: Option<String>,
-    /// The UID of what made it.
+    /// The UID of the pod's controller.
     pub controller: Option<String>,
 }
 
@@ -75,20 +75,20 @@ impl DerefMut for Pod {
     }
 }
 
-/// What a container asks for of shared cards.
+/// What a container requests of shared cards.
 #[derive(Debug, Clone)]
 pub struct Share {
     /// The container's name.
     pub container: String,
-    /// On how many cards.
+    /// The number of cards.
     pub cards: usize,
-    /// On each.
+    /// Compute on each card.
     pub core: i128,
-    /// On each, in MiB; none where it takes what the card has.
+    /// Memory on each card, in MiB; `None` if the container takes all memory of the card.
     pub memory: Option<i128>,
 }
 
-/// Whether our gate holds a pod.
+/// Whether Cardgate's gate holds a pod.
 pub fn is_held(pod: &Value) -> bool {
     let gates = pod["spec"]["schedulingGates"].as_array();
     gates.into_iter().flatten().any(|gate| gate["name"] == GATE)
@@ -136,13 +136,13 @@ impl Pod {
 }
 
 impl Said {
-    /// An annotation that is not empty.
+    /// Returns an annotation that is not empty.
     pub fn says(&self, annotation: &str) -> Option<&str> {
         let said = self.annotations.get(annotation).map(String::as_str);
         said.filter(|said| !said.is_empty())
     }
 
-    /// The cards that it names, in order, by annotation or by its claims; empty where it names none.
+    /// Returns the cards that the pod names, in order, by annotation or by its claims; empty if it names none.
     pub fn names(&self) -> Vec<&str> {
         let said = self.says(CARD_NAME).map(cards::alternatives).unwrap_or_default();
         let Claimed {
@@ -164,12 +164,12 @@ impl Said {
         if claimed.is_empty() { said } else { claimed }
     }
 
-    /// The card that it was given.
+    /// Returns the card that the pod was given.
     pub fn assigned(&self) -> Option<&str> {
         self.says(CARD_ASSIGNED).filter(|said| *said != NO_CARDS)
     }
 
-    /// How much it asks for of a resource.
+    /// Returns how much of a resource the pod requests.
     pub fn asks(&self, resource: &str) -> i128 {
         self.request.get(resource).copied().unwrap_or(0)
     }
@@ -179,7 +179,7 @@ impl Said {
         !EXEMPT_NAMESPACES.contains(&&*self.key.namespace) && !self.annotations.contains_key(MIRROR_POD)
     }
 
-    /// Whether it names a queue, a group or a card, or asks for shares of cards.
+    /// Whether the pod names a queue, a group or a card, or requests shares of cards.
     pub fn is_managed(&self) -> bool {
         let names = |key: &&str| self.annotations.contains_key(*key);
         let shares = [MGPU_CORE, MGPU_MEMORY];
@@ -188,7 +188,8 @@ impl Said {
                 || shares.iter().any(|share| self.asks(share) > 0))
     }
 
-    /// Whether Volcano's controllers have given it its group when it was there already, and it says nothing else of Cardgate.
+    /// Whether Volcano's controllers gave the pod its group when the pod existed already, and nothing else of the pod
+    /// concerns Cardgate.
     pub fn joined_later(&self) -> bool {
         let [_, uid] = &self.born;
         let group = format!("podgroup-{}", self.controller.as_ref().unwrap_or(uid));
@@ -199,26 +200,26 @@ impl Said {
             && [MGPU_CORE, MGPU_MEMORY].iter().all(|share| self.asks(share) == 0)
     }
 
-    /// Where it is, or where it will be alone.
+    /// Returns the pod's node, or the only node it may go to.
     pub fn place(&self) -> Option<&str> {
         let pin = self.pin.as_deref().filter(|_| !self.never_runs());
         self.node.as_deref().or(pin)
     }
 
-    /// Whether it is gone but for its name, so long after its deletion.
+    /// Whether the pod is gone except for its name, so long after its deletion.
     pub fn is_gone(&self, terminating: SignedDuration, now: Timestamp) -> bool {
         let ends = |at: Timestamp| at.checked_add(terminating).unwrap_or(Timestamp::MAX);
         self.deleted.is_some_and(|at| ends(at) <= now)
     }
 
-    /// Whether it is deleted and has no node: API servers bind it to none any more.
+    /// Whether the pod is deleted and has no node: API servers no longer bind it to one.
     pub fn never_runs(&self) -> bool {
         self.deleted.is_some() && self.node.is_none()
     }
 }
 
-/// What a pod asks for, as Kubernetes counts it: the containers and the sidecars in all, or the most that an init container
-/// needs beside the sidecars before it; or what is said for the pod as a whole; and what it takes to run it.
+/// Returns what a pod requests, as Kubernetes counts it: all containers and sidecars, or the most that an init container
+/// needs beside the sidecars before it; or what is set for the pod as a whole; plus the overhead.
 fn request(spec: &Value) -> Resources {
     let mut sum = Resources::new();
     for container in list(&spec["containers"]) {
@@ -249,7 +250,7 @@ fn at_least(sum: &mut Resources, least: &Resources) {
     }
 }
 
-/// Requests, and limits where a request is missing.
+/// Returns requests, and limits where a request is missing.
 fn of_container(resources: &Value) -> Resources {
     let read = |field: &str| amounts::resources(&resources[field]).unwrap_or_default();
     let mut all = read("limits");
@@ -261,7 +262,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// What each container asks for of shared cards; `says` is the list of how many cards each takes.
+/// Returns what each container requests of shared cards; `says` is the list of how many cards each takes.
 fn shares(spec: &Value, says: Option<&str>) -> Vec<Share> {
     let says: Vec<usize> = says.map_or_else(Vec::new, |says| {
         let numbers = says.trim_matches(['[', ']']).split(',');
@@ -274,7 +275,7 @@ fn shares(spec: &Value, says: Option<&str>) -> Vec<Share> {
         .filter_map(|(place, container)| {
             let all = of_container(&container["resources"]);
             let core = all.get(MGPU_CORE).copied().filter(|core| *core > 0)?;
-            // Without the list: a share of one card, or so many whole ones.
+            // Without the list it is a share of one card, or a number of whole cards.
             let whole = usize::try_from(core / 100).ok().filter(|_| core % 100 == 0);
             let cards = says
                 .get(place)
@@ -293,7 +294,7 @@ fn shares(spec: &Value, says: Option<&str>) -> Vec<Share> {
         .collect()
 }
 
-/// The one node that every term of the required affinity allows by name.
+/// Returns the one node that every term of the required affinity allows by name.
 fn pin(spec: &Value) -> Option<String> {
     let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     let mut pins = list(&required["nodeSelectorTerms"]).map(|term| {

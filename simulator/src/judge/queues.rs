@@ -1,4 +1,4 @@
-//! Queues: what they say of themselves, and whose part each is.
+//! Queues: what they say of themselves, and which queue each is a part of.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use super::amounts::{self, Amounts, What};
 use super::cards;
 use super::configuration::Configuration;
 
-/// A queue, as it says of itself.
+/// A queue, as its object says.
 #[derive(Debug, Clone)]
 pub struct Queue {
     /// The queue that it names as its parent.
     pub parent: Option<String>,
-    /// Whether it takes pods.
+    /// Whether the queue takes pods.
     pub is_open: bool,
-    /// What it says at most; none where that can't be read.
+    /// Its capability; `None` if that can't be read.
     pub capability: Option<Amounts>,
-    /// What it should have; none where that can't be read.
+    /// What it deserves; `None` if that can't be read.
     pub deserved: Option<Amounts>,
-    /// What is kept free for it; none where that can't be read.
+    /// Its guarantee; `None` if that can't be read.
     pub guarantee: Option<Amounts>,
 }
 
@@ -53,24 +53,24 @@ impl Queue {
         }
     }
 
-    /// Whether all of it can be read.
+    /// Whether all of these can be read.
     pub fn is_readable(&self) -> bool {
         self.capability.is_some() && self.deserved.is_some() && self.guarantee.is_some()
     }
 }
 
-/// An amount that may be named, of amounts that may be readable.
+/// Returns the amount of an item, if it is named and the amounts can be read.
 pub fn named(amounts: Option<&Amounts>, what: &What) -> Option<i128> {
     amounts?.get(what).copied()
 }
 
-/// All queues, each with the queue that it is a part of.
+/// All queues, each with its parent.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     /// By name.
     pub queues: BTreeMap<String, Queue>,
     parents: BTreeMap<String, String>,
-    /// Queues that name a parent that is not there, or are parts of themselves.
+    /// Queues that name a missing parent, or are parts of themselves.
     pub misplaced: Vec<String>,
     root: Option<String>,
 }
@@ -95,7 +95,7 @@ impl Tree {
                     }
                 }
             }
-            // What is below a ring is in its place, and nobody's mistake but the ring's.
+            // A queue below a ring is in its place. Only the ring itself is misplaced.
             let is_in_ring = |name: &&String| tree.path(name).iter().skip(1).any(|above| above == *name);
             let rings: Vec<_> = queues.keys().filter(is_in_ring).cloned().collect();
             tree.parents.retain(|name, _| !rings.contains(name));
@@ -105,7 +105,7 @@ impl Tree {
         tree
     }
 
-    /// A queue and those above it. Of queues that are parts of themselves the path is longer than there are parents.
+    /// Returns a queue and those above it. For a queue that is part of itself, the path is longer than there are parents.
     pub fn path(&self, queue: &str) -> Vec<String> {
         let most = self.parents.len() + 2;
         let root = |below: &String| self.root_there().filter(|_| self.is_gone(below)).map(str::to_owned);
@@ -115,28 +115,29 @@ impl Tree {
             .collect()
     }
 
-    /// The queue that all others are parts of, where it is there.
+    /// Returns the queue that all others are parts of, if it exists.
     pub fn root_there(&self) -> Option<&str> {
         self.root.as_deref().filter(|root| !self.is_gone(root))
     }
 
-    /// Whether a queue is not there, whose pods still hold what they have: in the cluster, and under the root where there is one.
+    /// Whether a queue does not exist. Its pods still hold what they have: in the cluster, and under the root if there is
+    /// one.
     pub fn is_gone(&self, queue: &str) -> bool {
         !self.queues.contains_key(queue)
     }
 
-    /// Whether a queue is this one or below it; without one, in the cluster.
+    /// Whether a queue is `level` or below it; `None` stands for the cluster.
     pub fn is_within(&self, queue: &str, level: Option<&str>) -> bool {
         level.is_none_or(|level| self.path(queue).iter().any(|above| above == level))
     }
 
-    /// The queues that are parts of this one, or of none.
+    /// Returns the queues that are parts of this one, or of none.
     pub fn children<'a>(&'a self, parent: Option<&'a str>) -> impl Iterator<Item = &'a str> {
         let is_child = move |name: &&String| self.parents.get(*name).map(String::as_str) == parent;
         self.queues.keys().filter(is_child).map(String::as_str)
     }
 
-    /// Whether queues are parts of it, or could be: then it takes no pods.
+    /// Whether the queue has or may have parts. Such a queue takes no pods.
     pub fn is_inner(&self, queue: &str) -> bool {
         self.children(Some(queue)).next().is_some() || self.root.as_deref() == Some(queue)
     }

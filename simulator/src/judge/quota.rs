@@ -1,5 +1,5 @@
-//! No queue at any level has more than it may, by what Cardgate let in (Capacity Card, **Task Allocatable Check**; capacity,
-//! **Hierarchical processing**; Dimensions, **When Enabled**).
+//! No queue at any level has more than it may, by the pods that Cardgate let in (Capacity Card, **Task Allocatable Check**;
+//! capacity, **Hierarchical processing**; Dimensions, **When Enabled**).
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ pub const KEPT: &str = "what is guaranteed to others is kept free";
 /// The rule about queues that take pods.
 pub const TAKES: &str = "only an open queue without parts takes pods";
 
-/// Judges a pod that is let in, as the view has it afterwards.
+/// Judges a pod that is let in; `view` is the state afterwards.
 pub fn judge(view: &View, key: &Key) -> Finding {
     judge_limits(view, key)?;
     judge_kept(view, key)
 }
 
-/// Judges it by limits alone.
+/// Judges only the limits.
 pub fn judge_limits(view: &View, key: &Key) -> Finding {
     let Some(pod) = view.pods.iter().find(|pod| pod.key == *key) else {
         return Ok(());
@@ -39,7 +39,7 @@ pub fn judge_limits(view: &View, key: &Key) -> Finding {
     if !queue.is_open || view.tree.is_inner(name) || view.tree.misplaced.contains(name) {
         return broken(TAKES, format!("{key} is let into {name}: {queue:?}"));
     }
-    // Without a plugin for them queues limit nothing, and still have to be there.
+    // Without a plugin for queues, queues limit nothing, but still have to exist.
     if view.configuration.plugin == Plugin::Off {
         return Ok(());
     }
@@ -66,7 +66,7 @@ pub fn judge_limits(view: &View, key: &Key) -> Finding {
     Ok(())
 }
 
-/// Judges whether who is let in leaves free what is kept for others, as the view has it afterwards.
+/// Judges whether an admitted pod leaves free what is kept for others; `view` is the state afterwards.
 pub fn judge_kept(view: &View, key: &Key) -> Finding {
     let Some(pod) = view.pods.iter().find(|pod| pod.key == *key) else {
         return Ok(());
@@ -81,7 +81,7 @@ pub fn judge_kept(view: &View, key: &Key) -> Finding {
     Ok(())
 }
 
-/// What the pods of a queue and of those below it have.
+/// Returns what the pods of a queue and of the queues below it have.
 pub fn allocated(view: &View, queue: &str) -> Amounts {
     let mut sum = Amounts::new();
     let is_below = |of: &str| of == queue || view.tree.path(of).iter().any(|level| level == queue);
@@ -91,7 +91,7 @@ pub fn allocated(view: &View, queue: &str) -> Amounts {
     sum
 }
 
-/// How much more the pods of a queue and of those below it may be said to have of something.
+/// Returns how much more of an item the pods of a queue, and of queues below it, may be said to have.
 pub fn may_have(view: &View, queue: &str, what: &What) -> i128 {
     let Some(card) = what.card() else { return 0 };
     let is_below = |of: String| view.tree.path(&of).iter().any(|level| level == queue);
@@ -100,8 +100,8 @@ pub fn may_have(view: &View, queue: &str, what: &What) -> i128 {
     pods.map(|pod| view.may_hold(pod, card)).sum()
 }
 
-/// The most that a queue may have; none where nothing limits it. What the queue of a pod does not name is 0 under
-/// `capacity-card`, of what that plugin limits: CPU, memory and cards. What a queue above does not name it does not limit.
+/// Returns the most that a queue may have; `None` if nothing limits it. Under `capacity-card`, what the pod's own queue does
+/// not name is 0, if that plugin limits it: CPU, memory and cards. A queue above does not limit what it does not name.
 pub fn limit(view: &View, queue: &str, is_leaf: bool, what: &What) -> Option<i128> {
     let configuration = &view.configuration;
     let says = view.tree.queues.get(queue)?;
@@ -116,7 +116,7 @@ pub fn limit(view: &View, queue: &str, is_leaf: bool, what: &What) -> Option<i12
     capability.into_iter().chain(deserved).min()
 }
 
-/// The same, whatever it deserves.
+/// The same, whatever the queue deserves.
 pub fn capability(view: &View, queue: &str, is_leaf: bool, what: &What) -> Option<i128> {
     let says = view.tree.queues.get(queue)?;
     let capability = named(says.capability.as_ref(), what);
@@ -126,19 +126,19 @@ pub fn capability(view: &View, queue: &str, is_leaf: bool, what: &What) -> Optio
         .filter(|_| is_limited(view, queue, what))
 }
 
-/// The same, beside what is guaranteed to others. These are the queue and those above it.
+/// The same, minus what is guaranteed to others. `path` is the queue and those above it.
 pub fn real_capability(view: &View, path: &[String], is_leaf: bool, what: &What) -> Option<i128> {
     real_capability_within(view, path, is_leaf, what, total(view, what))
 }
 
-/// The same of a cluster that has so much.
+/// The same for a cluster with this total.
 pub fn real_capability_within(view: &View, path: &[String], is_leaf: bool, what: &What, total: i128) -> Option<i128> {
     let queue = path.first()?;
     let left = left_to(view, path, what, total).filter(|_| is_limited(view, queue, what));
     capability(view, queue, is_leaf, what).into_iter().chain(left).min()
 }
 
-/// What the queue above the first of these, or the cluster, has for it beside what is guaranteed to others.
+/// Returns what the parent of the first of these, or the cluster, has for it beside the guarantees of others.
 fn left_to(view: &View, path: &[String], what: &What, total: i128) -> Option<i128> {
     let (queue, above) = path.split_first()?;
     let parent = above.first().map(String::as_str);
@@ -154,7 +154,7 @@ fn left_to(view: &View, path: &[String], what: &What, total: i128) -> Option<i12
     Some((available - others).max(guaranteed(view, queue, what)))
 }
 
-/// Whether a queue is limited in something at all.
+/// Whether a queue limits an item at all.
 fn is_limited(view: &View, queue: &str, what: &What) -> bool {
     let configuration = &view.configuration;
     let is_known = match configuration.plugin {
@@ -169,7 +169,7 @@ fn is_limited(view: &View, queue: &str, what: &What) -> bool {
     is_known && (!configuration.named_only || names())
 }
 
-/// What is kept free for a queue and for those below it.
+/// Returns what is kept free for a queue and for those below it.
 pub fn guaranteed(view: &View, queue: &str, what: &What) -> i128 {
     let below: i128 = view
         .tree
@@ -189,23 +189,24 @@ fn is_guaranteed(view: &View, what: &What) -> bool {
     queues.any(|queue| own_guarantee(view, queue, what) > 0)
 }
 
-/// Whether all queues together have no more than the cluster has: under `capacity` always, else where any of it is kept free.
+/// Whether all queues together must have no more than the cluster has: always under `capacity`, else if any of it is kept
+/// free.
 fn is_limited_by_cluster(view: &View, what: &What) -> bool {
     view.configuration.plugin == Plugin::Capacity || is_guaranteed(view, what)
 }
 
-/// What all queues together may have at most; none where nothing limits them.
+/// Returns what all queues together may have at most; `None` if nothing limits them.
 pub fn cluster_limit(view: &View, what: &What) -> Option<i128> {
     is_limited_by_cluster(view, what).then(|| total(view, what))
 }
 
-/// What must not be given to others on the account of the queues below a parent, or below the cluster, were this pod not
-/// there.
+/// Returns what must not be given to other pods, on the account of the queues below a parent or the cluster, if the pod
+/// `without` did not exist.
 fn held(view: &View, parent: Option<&str>, what: &What, without: Option<&Key>) -> i128 {
     held_below(view, parent, what, without, &[])
 }
 
-/// The same of a queue that these are above. Queues that are above themselves count once.
+/// The same for a queue below these. Queues that are above themselves count once.
 fn held_below(view: &View, parent: Option<&str>, what: &What, without: Option<&Key>, above: &[&str]) -> i128 {
     let own = view.pods.iter().filter(|pod| Some(&pod.key) != without);
     let is_of_gone = |queue: &str| view.tree.is_gone(queue) && view.tree.root_there() == parent;
@@ -220,7 +221,8 @@ fn held_below(view: &View, parent: Option<&str>, what: &What, without: Option<&K
     own + below.sum::<i128>()
 }
 
-/// A pod may use what is guaranteed to its queue; beyond that it takes nothing that is kept free for another one.
+/// Checks guarantees. A pod may use its own queue's guarantee; beyond that it takes nothing that is kept free for another
+/// queue.
 fn keeps(view: &View, key: &Key, path: &[String], what: &What, asked: i128) -> Finding {
     let is_limited =
         view.configuration.plugin == Plugin::Capacity || what.is_cpu_or_memory() || matches!(what, What::Card(_));
@@ -244,7 +246,7 @@ fn keeps(view: &View, key: &Key, path: &[String], what: &What, asked: i128) -> F
     Ok(())
 }
 
-/// What the nodes have of something that take pods.
+/// Returns what the usable nodes have of an item.
 pub fn usable(view: &View, what: &What) -> i128 {
     let usable = view.nodes.iter().filter(|node| node.is_usable);
     usable.map(|node| has(node, what)).sum()
@@ -257,8 +259,8 @@ fn has(node: &Node, what: &What) -> i128 {
     }
 }
 
-/// What the nodes have of something, and where they no longer do, what pods hold there, node by node: what one has left makes up for
-/// nothing that another one lacks.
+/// Returns what the nodes have of an item or, if a node no longer has it, what pods hold there. This is counted node by
+/// node, since what one node has left does not make up for what another lacks.
 pub fn total(view: &View, what: &What) -> i128 {
     let charges = view.pods.iter().filter_map(|pod| {
         let amount = view.charge(pod)?.amounts.get(what).copied()?;
@@ -275,6 +277,6 @@ pub fn total(view: &View, what: &What) -> i128 {
     }
     let on_lost_nodes = held.iter().filter(|(place, _)| place.is_some());
     total += on_lost_nodes.map(|(_, amount)| amount).sum::<i128>();
-    // Who was let in and is on no node yet may come to hold what one that is lost had.
+    // An admitted pod without a node may come to hold what a pod on a lost node had.
     total.max(all)
 }

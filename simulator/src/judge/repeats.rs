@@ -1,5 +1,5 @@
-//! Nothing is written again and again: while nothing changes, an operator tells nobody more than a few times what they were told
-//! before, and writes to no object more than a few times at all.
+//! Nothing is written again and again. While nothing changes, an operator repeats a message to an object only a few times,
+//! and writes to one object only a few times at all.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,23 +14,23 @@ use crate::objects::{CARD_USAGES, EVENTS, JOBS, Key, LEASES, NODES, POD_GROUPS, 
 /// The rule.
 pub const RULE: &str = "nothing is written again and again while nothing changes";
 
-/// How often the same may be written: a write that is refused, or arrives late, is not seen as a change.
+/// How often the same may be written. A write that is refused, or arrives late, does not count as a change.
 const MOST: u32 = 3;
-/// How often one object may be written, whatever is said: a pod is let in, told why it waits, and settled in a few.
+/// How often one object may be written, whatever is said. A pod is let in, told why it waits, and settled in a few writes.
 const MOST_AT_ALL: u32 = 10;
-/// How often a queue's numbers, and what workloads in its line and their pods are told and show, may be the same: what is kept for
-/// workloads that send nobody ends, unseen, at intervals that double until they are an hour, and is kept again. Each namespace has intervals of
-/// its own there, and those of several may take turns.
+/// How often a queue's numbers may be the same, and what its waiting workloads and their pods show. What is kept for
+/// workloads that send no pods lapses without a visible write, at intervals that double up to an hour, and is kept again.
+/// Each namespace has its own intervals, and the workloads of several namespaces may take turns.
 const MOST_OF_QUEUES: u32 = 9;
-/// What pods are told whose group is not taken into its queue, with the numbers of what is kept there.
+/// The part of a message to pods whose group is not taken into its queue, before the numbers of what is kept there.
 const OF_GROUP: &str = " as a whole: ";
-/// After so long it may be said again: API servers forget events.
+/// After this time it may be said again: API servers forget events.
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(45);
 
-/// Whoever keeps quota without being placed is told so after ever longer times, twice as long each (docs/rules.md, **What a gate
-/// changes**): what comes after so many times as long as the time before counts once, however often.
+/// A pod that keeps quota without being placed is told so after ever longer times, twice as long each (docs/rules.md, **What
+/// a gate changes**). A message after this many times the previous interval counts once, however often it comes.
 const LONGER: f64 = 1.5;
-/// The reasons that they are told.
+/// The reasons that such pods are told.
 const UNPLACED: [&str; 2] = ["ReservationTimeout", "EvictionRefused"];
 
 /// An object, and what was written there.
@@ -43,7 +43,7 @@ pub struct Repeats {
     objects: BTreeMap<(&'static Resource, Key), Times>,
 }
 
-/// How often, when last, and how long after the time before.
+/// How often, when last, and how long after the previous time.
 #[derive(Debug)]
 struct Times {
     count: u32,
@@ -52,7 +52,7 @@ struct Times {
 }
 
 impl Repeats {
-    /// Looks at a write, before it is stored; `changes_terms` says whether it is about what quotas and room rest on.
+    /// Looks at a write before it is stored. `changes_terms` says whether the write is about what quotas and room depend on.
     pub fn hear(&mut self, write: &Write, changes_terms: bool, stored: &Stored) -> Finding {
         if write.resource == &LEASES || write.resource == &SECRETS {
             return Ok(());
@@ -64,7 +64,7 @@ impl Repeats {
             return Ok(());
         };
         let (key, content) = if write.resource == &EVENTS {
-            // Each has a name of its own.
+            // Each event has a name of its own.
             let regarding = &after["regarding"]["uid"];
             let said = ["reason", "note"].map(|field| after[field].as_str().unwrap_or_default());
             (Key::new("", regarding.as_str().unwrap_or_default()), said.join(": "))
@@ -99,21 +99,21 @@ impl Repeats {
         Ok(())
     }
 
-    /// An operator that is started anew tells everything again.
+    /// Forgets everything, since a restarted operator tells everything again.
     pub fn forget_all(&mut self) {
         self.said.clear();
         self.objects.clear();
     }
 }
 
-/// How many namespaces have workloads that something may be kept for.
+/// Counts the namespaces with workloads for which something may be kept.
 fn namespaces_in_line(stored: &Stored) -> u32 {
     let workloads = [&JOBS, &POD_GROUPS].into_iter().filter_map(|kind| stored.now.get(kind));
     let namespaces: BTreeSet<_> = workloads.flatten().map(|(key, _)| &key.namespace).collect();
     u32::try_from(namespaces.len()).unwrap_or(u32::MAX).max(1)
 }
 
-/// Whether a write shows what a queue has and keeps, or tells it to who is in its line.
+/// Whether a write shows what a queue has and keeps, or tells it to objects that wait in the queue.
 fn is_of_queue(resource: &'static Resource, after: &Value) -> bool {
     let is_of_group = |message: &Value| message.as_str().is_some_and(|message| message.contains(OF_GROUP));
     if resource == &EVENTS {
@@ -126,8 +126,8 @@ fn is_of_queue(resource: &'static Resource, after: &Value) -> bool {
     }
 }
 
-/// Counts a write: one more than before, or the first after long, or none more where it is to be expected after ever longer times and
-/// comes after a longer one.
+/// Counts a write: one more than before; the first after a long time; or none more, if such writes come after ever longer
+/// intervals and this interval is longer.
 fn once_more<K: Ord>(entry: Entry<'_, K, Times>, at: Timestamp, is_told_seldom: bool) -> u32 {
     let times = entry.or_insert(Times {
         count: 0,
@@ -146,7 +146,7 @@ fn once_more<K: Ord>(entry: Entry<'_, K, Times>, at: Timestamp, is_told_seldom: 
     times.count
 }
 
-/// Whether what anybody else wrote, or an operator decided, may have others told something else.
+/// Whether a write of another author, or an operator's decision, may change what others are told.
 fn is_change(write: &Write) -> bool {
     if !is_operator(&write.who) {
         return write.resource != &EVENTS && write.resource != &NODES;
@@ -158,13 +158,13 @@ fn is_change(write: &Write) -> bool {
     decides && decided(before) != decided(after)
 }
 
-/// What an operator decides of an object.
+/// Returns what an operator decides about an object.
 fn decided(object: &Value) -> [&Value; 3] {
     let deleted = &object["metadata"]["deletionTimestamp"];
     [&object["spec"], deleted, &object["status"]["phase"]]
 }
 
-/// What an object says, apart from when.
+/// Returns what an object says, without times.
 fn without_times(object: &Value) -> String {
     let mut said = String::new();
     say_without_times(&mut said, object);

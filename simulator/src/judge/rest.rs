@@ -1,11 +1,11 @@
-//! When all is quiet, nobody waits who could run: for each waiting pod every card and every node is tried.
+//! When all is quiet, no pod waits that could run: for each waiting pod, every card and every node is tried.
 //!
-//! # Who is not looked at
-//! What waits for something else than room: pods that other gates hold or that are being deleted, pods under CrossQuota (which of
-//! several placements is chosen is the documents' own question), pods of which the API server refused the write, queues that only
-//! some namespaces may use, pods that share claims, or are spread. Of groups those of which some pods are let in, or that keep
-//! tasks apart; and whoever is compared with what his queue, or one above it, keeps for others: what is kept is not to be had. What
-//! was let in and is not bound yet may come to be anywhere, so it counts on every node.
+//! # What is not judged
+//! Pods that wait for something else than room: pods held by other gates, pods being deleted, pods under CrossQuota (which
+//! of several placements is chosen is a question for the documents), pods whose write the API server refused, pods of queues
+//! that only some namespaces may use, pods that share claims, and pods with spread constraints. Groups of which some pods
+//! are let in, or that keep tasks apart. Pods that compete with what their queue, or one above it, keeps for others: what is
+//! kept is not available. A pod that was let in and is not bound yet may go anywhere, so it counts on every node.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ pub const RULE: &str = "nobody waits who could run";
 /// The rule about what waiting pods are told.
 pub const TOLD: &str = "whoever waits is told why";
 
-/// Reasons that are not about room, or not about room alone.
+/// Reasons that are not about room, or not only about room.
 pub const OTHERWISE: [&str; 4] = [
     "RefusedByAPIServer",
     "InqueueTimeout",
@@ -38,7 +38,7 @@ pub const OTHERWISE: [&str; 4] = [
     "NamespaceNotAllowed",
 ];
 
-/// Judges all that wait; with what is kept, also the numbers that they are told.
+/// Judges all waiting pods; with `kept`, also the numbers that they are told.
 pub fn judge(stored: &Stored, kept: Option<&Kept>, now: Timestamp) -> Finding {
     let Some(view) = View::read(&stored.now, now, &BTreeSet::new()) else {
         return Ok(());
@@ -48,7 +48,7 @@ pub fn judge(stored: &Stored, kept: Option<&Kept>, now: Timestamp) -> Finding {
     }
     let room = view.with_room();
     let waits = |pod: &&Pod| pod.is_held && pod.deleted.is_none() && !pod.is_over && is_alone(&pod.spec);
-    // Where nothing is found for one, nothing is for those like it.
+    // If nothing is found for one pod, nothing is found for pods like it.
     let mut tried = BTreeSet::new();
     for pod in view.pods.iter().filter(waits) {
         if view.queue_of(pod).is_none() {
@@ -68,7 +68,7 @@ pub fn judge(stored: &Stored, kept: Option<&Kept>, now: Timestamp) -> Finding {
     Ok(())
 }
 
-/// All by which it is decided whether a pod could run: two that have it in common could both, or neither.
+/// Returns everything that decides whether a pod could run. If two pods share it, both could run, or neither could.
 fn traits(pod: &Pod) -> (String, Texts, Resources, String) {
     let namespace = pod.key.namespace.clone();
     let constraints = ["nodeSelector", "affinity", "tolerations", "priority"].map(|field| &pod.spec[field]);
@@ -81,18 +81,18 @@ fn traits(pod: &Pod) -> (String, Texts, Resources, String) {
     (namespace, pod.annotations.clone(), pod.request.clone(), rest)
 }
 
-/// Whether ours is the only gate.
+/// Whether Cardgate's gate is the only one.
 pub fn is_alone(spec: &Value) -> bool {
     spec["schedulingGates"].as_array().is_some_and(|gates| gates.len() == 1)
 }
 
-/// What a pod that waits is told: the reason, and the message. None where it is told nothing.
+/// Returns the reason and the message that a waiting pod is told; `None` if it is told nothing.
 pub fn what_is_told(stored: &Stored, key: &Key) -> Option<(String, String)> {
     let (reason, message) = told_by_condition(stored.now.get(&PODS)?.get(key)?)?;
     Some((reason.to_owned(), message.to_owned()))
 }
 
-/// For what a pod waits that our gate alone holds, by its condition.
+/// Returns, from its condition, why a pod waits that only Cardgate's gate holds.
 pub fn why_it_waits(pod: &Value) -> Option<&str> {
     let waits = pod["metadata"]["deletionTimestamp"].is_null() && is_held(pod) && is_alone(&pod["spec"]);
     waits.then(|| told_by_condition(pod))?.map(|(reason, _)| reason)
@@ -106,7 +106,7 @@ fn told_by_condition(pod: &Value) -> Option<(&str, &str)> {
     Some((reason, told["message"].as_str().unwrap_or_default()))
 }
 
-/// Whether a pod waits for nothing but room, as far as that is judged here.
+/// Whether a pod waits only for room, as far as that is judged here.
 pub fn is_looked_at(stored: &Stored, view: &View, pod: &Pod) -> bool {
     let queue = view
         .queue_of(pod)
@@ -119,13 +119,13 @@ pub fn is_looked_at(stored: &Stored, view: &View, pod: &Pod) -> bool {
     let is_shared = pod.shares.is_empty() || view.configuration.mgpu;
     let Claimed { unclear, shared, .. } = &pod.claimed;
     let claims = *unclear || !shared.is_empty() || !pod.claimed.cards.is_empty() && !view.configuration.admit_on_fit;
-    // What is kept free for others counts there where it is named, and that is not judged.
+    // What is kept free for others counts if it is named, which is not judged here.
     let is_compared = !view.configuration.named_only;
     let is_placed = View::is_under_cross_quota(pod) && CrossQuota::of(view).is_some();
     is_compared && is_shared && is_simple && !is_for_some && !claims && !is_placed
 }
 
-/// Whether all nodes together have what a pod asks for, and of the card where the cluster limits it, beside what others have.
+/// Whether all nodes together have what a pod requests beside what others have; of cards only if the cluster limits them.
 fn is_there(view: &View, pod: &Pod, card: Option<&str>) -> bool {
     let has_cards = card.is_none_or(|card| {
         let what = What::Card(card.to_owned());
@@ -133,8 +133,8 @@ fn is_there(view: &View, pod: &Pod, card: Option<&str>) -> bool {
         let others: i128 = charges.filter_map(|charge| charge.amounts.get(&what).copied()).sum();
         quota::cluster_limit(view, &what).is_none_or(|limit| others + view.count_of(pod, card) <= limit)
     });
-    // As what cards are requested that no node has any more, only an operator knows that has seen one; those that are there have to come in the
-    // way that they are asked for.
+    // Only an operator that has seen a card knows how it is requested once no node has it. Existing cards have to be handed
+    // out in the way that the pod asks for them.
     let are_supplied = card.is_none_or(|card| {
         let mut there = view.nodes.iter().filter_map(|node| node.card(card));
         there.any(|card| view.supplies(pod, card))
@@ -148,8 +148,8 @@ fn is_there(view: &View, pod: &Pod, card: Option<&str>) -> bool {
         })
 }
 
-/// Whether a pod that names no card may have this one: its queue, or one above it, has a quota for it (docs/rules.md, **Card quota**).
-/// Where it has one for no card, the pod is limited in the resource alone, which is not judged.
+/// Whether a pod that names no card may have this one: its queue, or one above it, has a quota for the card (docs/rules.md,
+/// **Card quota**). If there is no quota for any card, only the resource of the pod is limited, which is not judged.
 fn has_quota_for(view: &View, pod: &Pod, card: &str) -> bool {
     let what = What::Card(card.to_owned());
     let queue = view.queue_of(pod).unwrap_or_default();
@@ -181,7 +181,7 @@ fn judge_pod(view: &View, pod: &Pod, reason: &str) -> Finding {
         }
     }
     for card in cards {
-        // Cards of several resources at once are not charged, and not let in.
+        // Cards of several resources at once can't be charged, so such a pod is not let in.
         let resources: BTreeSet<_> = view
             .nodes
             .iter()
@@ -215,7 +215,7 @@ fn judge_pod(view: &View, pod: &Pod, reason: &str) -> Finding {
                 format!("{key} waits for {reason}, and {name} and its queue could take it with {card:?}"),
             );
         }
-        // Shares of cards are given on a node, in any case.
+        // Shares of cards are always given on a node.
         if !view.configuration.admit_on_fit && pod.shares.is_empty() && is_there(view, pod, card.as_deref()) {
             return broken(
                 RULE,

@@ -1,4 +1,5 @@
-//! Results are written with the gate's removal, all of them, or not at all: the card, the cards by number, the narrowing.
+//! Results are written together with the gate's removal, all of them, or not at all: the card, the card indexes, the
+//! narrowing.
 
 use crds::keys::{GATE, MGPU_ASSUMED, MGPU_INDEX_PREFIX, is_operator_result};
 use serde_json::Value;
@@ -16,7 +17,7 @@ pub const RULE: &str = "results are written with the gate's removal or not at al
 /// The rule about what they say.
 pub const SAY: &str = "a pod that is let in is narrowed to what it was given";
 
-/// Judges a write of an operator on a pod by itself.
+/// Judges an operator's write on a pod by itself.
 pub fn judge(write: &Write) -> Finding {
     let (Some(before), Some(after)) = (&write.before, &write.after) else {
         return Ok(());
@@ -52,7 +53,7 @@ pub fn judge(write: &Write) -> Finding {
     Ok(())
 }
 
-/// What the user wrote stays, and results are added.
+/// Checks that what the user wrote stays, and only results are added.
 fn grows(write: &Write, before: &Value, after: &Value) -> Finding {
     let maps = [
         (
@@ -84,8 +85,8 @@ fn results(pod: &Value) -> Texts {
     all
 }
 
-/// Judges what an admission wrote: a card that was asked for, on which the pod is bound to land; as many shared cards as its
-/// containers asked for, on a node that it is pinned to.
+/// Judges what an admission wrote: a card that was asked for, on which the pod is sure to land; and as many shared cards as
+/// its containers asked for, on a node that it is pinned to.
 pub fn fit(view: &View, write: &Write) -> Finding {
     let key = &write.key;
     let Some(pod) = view.pods.iter().find(|pod| pod.key == *key) else {
@@ -102,14 +103,14 @@ pub fn fit(view: &View, write: &Write) -> Finding {
 
 fn card(view: &View, pod: &Pod) -> Finding {
     let (key, names) = (&pod.key, pod.names());
-    // Whether anything named the queue of a pod of the default queue is written nowhere: where nothing did, its cards may be
-    // counted alone.
+    // It is not recorded whether anything named the queue of a pod in the default queue. If nothing did, its cards may only
+    // be counted.
     let configuration = &view.configuration;
     let is_counted =
         configuration.unqueued == "count" && view.queue_of(pod).as_ref() == Some(&configuration.default_queue);
-    // Under `capacity` the cards that no queue above it names are resources as others are.
+    // Under `capacity`, cards that no queue above names are ordinary resources.
     let is_charged = configuration.unnamed == "charge" && configuration.plugin == Plugin::CapacityCard;
-    // Of those that share a claim, one has its cards.
+    // Of the pods that share a claim, one has its cards.
     let shares = !pod.claimed.shared.is_empty();
     let must = !shares && (!names.is_empty() || is_charged && view.asks_for_cards(pod) && !is_counted);
     let Some(assigned) = pod.assigned() else {
@@ -128,7 +129,7 @@ fn card(view: &View, pod: &Pod) -> Finding {
     all.into_iter().try_for_each(|card| is_given(view, pod, card))
 }
 
-/// Whether a pod asks for a card that it was given, and is narrowed to it.
+/// Whether a pod asks for the card that it was given, and is narrowed to it.
 fn is_given(view: &View, pod: &Pod, assigned: &str) -> Finding {
     let (key, names) = (&pod.key, pod.names());
     if !names.is_empty() && !names.contains(&assigned) {

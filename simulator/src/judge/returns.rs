@@ -1,5 +1,5 @@
-//! Who is let in without a node that takes it (`admitOn: quota`) is sent back, and its successor stands aside for ever longer times: so an
-//! unchanged world comes to rest for a while again and again, though never for good.
+//! A pod that is let in without a node that takes it (`admitOn: quota`) is sent back, and its successor stands aside for
+//! ever longer times. So an unchanged world comes to rest for a while again and again, though never for good.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::objects::{PODS, Write};
 /// The rule.
 pub const RULE: &str = "who is sent back stays away for ever longer times";
 
-/// How often a pod and its successors are sent back within three hours at most, if each waits for twice as long as the one before: for 30 seconds
-/// at first and for an hour at last, and then as long as the scheduler has.
+/// How often a pod and its successors are sent back within three hours at most. Each waits twice as long as the one before,
+/// from 30 seconds to an hour, and then as long as the scheduler has.
 const MOST: usize = 9;
 
-/// Looks at these writes, in a world in which nobody but operators changes anything: how often pods were sent back that their controllers make
-/// anew.
+/// Returns how often, by these writes, pods were sent back that their controllers replace, in a world that only operators
+/// change.
 pub fn judge(writes: &[Write], now: &ByKind) -> Result<usize, Broken> {
     let mut by_controller = BTreeMap::<&str, usize>::new();
     for write in writes.iter().filter(|write| is_one(write)) {
@@ -48,7 +48,7 @@ fn is_one(write: &Write) -> bool {
     is_operator(&write.who) && write.resource == &PODS && goes && write.before.as_ref().is_some_and(is_unbound)
 }
 
-/// The unique id of who made a pod.
+/// Returns the unique id of a pod's controller.
 fn controller(pod: &Value) -> Option<&str> {
     pod["metadata"]["ownerReferences"][0]["uid"].as_str()
 }

@@ -1,4 +1,5 @@
-//! No shared card gives more than it has, by what Cardgate placed on it (mGPU, **Allocate**): compute, memory, containers.
+//! No shared card gives more than it has to the pods that Cardgate placed on it (mGPU, **Allocate**): compute, memory,
+//! containers.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ pub struct Taken {
     pub containers: usize,
 }
 
-/// Judges a pod that is let in, as the view has it afterwards.
+/// Judges a pod that is let in; `view` is the state afterwards.
 pub fn judge(view: &View, key: &Key) -> Finding {
     let pod = view.pods.iter().find(|pod| pod.key == *key && !pod.shares.is_empty());
     let Some(pod) = pod.filter(|_| view.configuration.mgpu) else {
@@ -53,8 +54,8 @@ pub fn judge(view: &View, key: &Key) -> Finding {
     Ok(())
 }
 
-/// What is taken of each card of a node: until a pod is gone, or over. Pods that others bound without saying which cards they
-/// have are left out.
+/// Returns what is taken of each card of a node, by pods that are neither gone nor ended. Pods that others bound without
+/// saying which cards they have are left out.
 pub fn taken(view: &View, node: &Node, shared: &Shared) -> BTreeMap<usize, Taken> {
     let there = view
         .pods
@@ -70,8 +71,8 @@ pub fn taken(view: &View, node: &Node, shared: &Shared) -> BTreeMap<usize, Taken
     all
 }
 
-/// What a pod's containers take of which cards, as its annotations say; none where they name cards that the node does not have,
-/// or one card twice.
+/// Returns what a pod's containers take of which cards, as its annotations say. `None` if they name a card that the node
+/// does not have, or one card twice.
 pub fn cards(pod: &Pod, shared: &Shared) -> Option<Vec<(usize, Taken)>> {
     let mut all = Vec::new();
     for share in &pod.shares {

@@ -1,4 +1,4 @@
-//! When all is quiet, every number that is shown is true: what queues have, what cards there are.
+//! When all is quiet, every number in the reports is true: what queues have, and which cards there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::objects::{CARD_INVENTORIES, CARD_TYPES, CARD_USAGES};
 /// The rule.
 pub const RULE: &str = "every number that is shown is true";
 
-/// Judges what is shown of every queue and every card.
+/// Judges the reports on every queue and every card.
 pub fn judge(stored: &Stored, now: Timestamp) -> Finding {
     let Some(view) = View::read(&stored.now, now, &BTreeSet::new()) else {
         return Ok(());
@@ -32,7 +32,7 @@ pub fn judge(stored: &Stored, now: Timestamp) -> Finding {
         let Some(shown) = queues.get(&**name) else {
             return broken(RULE, format!("nothing is shown of queue {name}"));
         };
-        // What can't be read is said so, and shown no further.
+        // A queue that can't be read is reported so, without numbers.
         if says.is_readable() && view.configuration.plugin != Plugin::Off {
             queue(&view, name, &shown["status"])?;
         }
@@ -46,7 +46,7 @@ pub fn judge(stored: &Stored, now: Timestamp) -> Finding {
     Ok(())
 }
 
-/// What a node has, and what the pods hold of that which are there, or are expected there.
+/// Judges what a node has, and what the pods hold of it that are there or expected there.
 fn inventory(view: &View, name: &str, shown: &Value) -> Finding {
     let Some(node) = view.node(name) else {
         return broken(RULE, format!("an inventory of {name} is shown, which is not there"));
@@ -60,7 +60,7 @@ fn inventory(view: &View, name: &str, shown: &Value) -> Finding {
         let least = held(view, &there.resource, |pod| {
             pod.place() == Some(name) && view.holds(pod)
         });
-        // Besides: what is let in and has no node yet is expected on some node, and on a node that is lost pods never go.
+        // Also counted: an admitted pod without a node is expected on some node, and pods never leave a lost node.
         let most = held(view, &there.resource, |pod| {
             pod.place().is_none_or(|place| place == name)
         });
@@ -75,7 +75,8 @@ fn inventory(view: &View, name: &str, shown: &Value) -> Finding {
     gpus(view, node, shown)
 }
 
-/// What is in use of each card that a node shares, where everybody there says which cards he has, and nobody else is expected anywhere.
+/// Judges what is in use of each shared card of a node, if every pod there says which cards it has, and no other pod is
+/// expected anywhere.
 fn gpus(view: &View, node: &Node, shown: &Value) -> Finding {
     let Some(shared) = &node.shared else { return Ok(()) };
     let may_be_there = |pod: &&Pod| pod.place().is_none_or(|place| place == node.name);
@@ -103,7 +104,7 @@ fn gpus(view: &View, node: &Node, shown: &Value) -> Finding {
     Ok(())
 }
 
-/// What a queue has: its own pods, or those of all queues below it as well.
+/// Judges what a queue has: its own pods, or those of all queues below it as well.
 fn queue(view: &View, name: &str, shown: &Value) -> Finding {
     let mut own = Amounts::new();
     let pods = view.pods.iter();
@@ -143,7 +144,7 @@ fn queue(view: &View, name: &str, shown: &Value) -> Finding {
     Ok(())
 }
 
-/// What there is of a card.
+/// Judges what there is of a card.
 fn card(view: &View, shown: &Value) -> Finding {
     let name = shown["spec"]["cardName"].as_str().unwrap_or_default();
     let there: Vec<_> = view.nodes.iter().filter_map(|node| node.card(name)).collect();
@@ -163,7 +164,7 @@ fn card(view: &View, shown: &Value) -> Finding {
     };
     let on = |node: &Node| held(view, resource, |pod| pod.place() == Some(&node.name) && view.holds(pod));
     let used: i128 = view.nodes.iter().filter(with).map(on).sum();
-    // Besides: what is let in and has no node yet is expected on some node, and on a node that is lost pods never go.
+    // Also counted: an admitted pod without a node is expected on some node, and pods never leave a lost node.
     let is_there = |pod: &Pod| {
         pod.place()
             .is_none_or(|place| view.node(place).as_ref().is_some_and(with))
@@ -171,14 +172,14 @@ fn card(view: &View, shown: &Value) -> Finding {
     let most = held(view, resource, is_there);
     let shown = ["used", "free"].map(|field| status[field].as_i64().map(i128::from));
     let usable = view.nodes.iter().filter(with).filter(|node| node.is_usable);
-    // Whoever has a device that new pods are kept away from takes none of those that are to be had.
+    // A pod with a device that new pods are kept away from takes none of the available ones.
     let away = |node: &Node| node.away.get(name).copied().unwrap_or(0);
     let free: i128 = usable
         .map(|node| (node.card(name).map_or(0, |card| card.count) - (on(node) - away(node)).max(0)).max(0))
         .sum();
     let is_so =
         |shown: Option<i128>, least: i128, most: i128| shown.is_some_and(|shown| (least..=most).contains(&shown));
-    // How much a new pod could get of shared cards is more than a sum.
+    // How much of shared cards a new pod could get is more than a sum.
     let is_free = name.ends_with("/mgpu") || is_so(shown[1], (free - (most - used)).max(0), free);
     if !is_so(shown[0], used, most) || !is_free {
         return broken(
@@ -189,7 +190,7 @@ fn card(view: &View, shown: &Value) -> Finding {
     Ok(())
 }
 
-/// How many cards the pods that are let in ask for, of those that are meant.
+/// Returns how many cards the admitted pods request, of those pods for which `is_meant` holds.
 fn held(view: &View, resource: &str, is_meant: impl Fn(&Pod) -> bool) -> i128 {
     let pods = view
         .pods

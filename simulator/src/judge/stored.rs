@@ -1,4 +1,4 @@
-//! What is stored, as far as it was heard; and, of what others decide, also what was stored a while ago.
+//! The stored objects, as far as the judge was told, and, of what others decide, also those of a while ago.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 use std::ops::Deref;
@@ -17,21 +17,21 @@ use crate::objects::{
     Write,
 };
 
-/// The objects of one resource, which many views of what is stored share.
+/// The objects of one resource, which many views share.
 #[derive(Debug, Clone, Default)]
 pub struct OfKind {
     objects: Arc<BTreeMap<Key, Arc<Value>>>,
-    /// Of pods, what each says: read once, however often it is looked at.
+    /// For pods, what each says: read once, however often it is used.
     pods: Arc<BTreeMap<Key, Pod>>,
 }
 
 impl OfKind {
-    /// An object is there, or has changed.
+    /// Adds or changes an object.
     pub fn insert(&mut self, key: Key, object: Arc<Value>) {
         Arc::make_mut(&mut self.objects).insert(key, object);
     }
 
-    /// A pod is there, or has changed.
+    /// Adds or changes a pod.
     fn insert_pod(&mut self, key: Key, object: Arc<Value>) {
         Arc::make_mut(&mut self.pods).insert(key.clone(), Pod::read(&key, &object));
         self.insert(key, object);
@@ -42,7 +42,7 @@ impl OfKind {
         Arc::make_mut(&mut self.pods).remove(key);
     }
 
-    /// What the pods among them say, by key.
+    /// Returns what the pods among them say, by key.
     pub fn pods(&self) -> btree_map::Values<'_, Key, Pod> {
         self.pods.values()
     }
@@ -68,7 +68,7 @@ impl<'a> IntoIterator for &'a OfKind {
 /// Objects by resource.
 pub type ByKind = BTreeMap<&'static Resource, OfKind>;
 
-/// What quotas and room rest on besides pods.
+/// What quotas and room depend on, besides pods.
 static TERMS: [&Resource; 8] = [
     &QUEUES,
     &NODES,
@@ -85,22 +85,22 @@ static TERMS: [&Resource; 8] = [
 pub struct Stored {
     /// Everything.
     pub now: ByKind,
-    /// What [`TERMS`] was before it was last changed, and when that was: oldest first.
+    /// What [`TERMS`] were before each change, and when the change was, oldest first.
     past: VecDeque<(Timestamp, ByKind)>,
     /// Pods that others let run, and when.
     others: BTreeMap<Key, Timestamp>,
-    /// Pods that operators let in, when, and how old the world was when they sent that.
+    /// Pods that operators let in, when, and how old the world was when they sent the write.
     let_in: BTreeMap<Key, (Timestamp, Duration)>,
     /// Pods that a scheduler has bound, when, and what they were before.
     bound: BTreeMap<Key, (Timestamp, Arc<Value>)>,
-    /// Pods that are gone of late, when, and what they were.
+    /// Pods that disappeared recently, when, and what they were.
     gone: BTreeMap<Key, (Timestamp, Arc<Value>)>,
-    /// The latest time there was before the clock jumped.
+    /// The latest time before the clock was set back.
     latest: Option<Timestamp>,
 }
 
 impl Stored {
-    /// Stores what was written, and forgets what was over before `since`.
+    /// Stores a write, and forgets what ended before `since`.
     pub fn take(&mut self, write: &Write, since: Timestamp) {
         while self.past.front().is_some_and(|(until, _)| *until < since) {
             self.past.pop_front();
@@ -133,7 +133,8 @@ impl Stored {
         if let (true, Some(before), None) = (write.resource == &PODS, &write.before, &write.after) {
             self.gone.insert(write.key.clone(), (write.at, Arc::clone(before)));
         }
-        // What can't be put in force leaves in force what was there before: who starts with it decides nothing.
+        // A configuration that can't be put in force leaves the former one in force. An operator that starts with it decides
+        // nothing.
         let is_unreadable = |map: &Arc<Value>| Configuration::read(&map["data"]).is_none();
         if is_configuration(write) && write.after.as_ref().is_some_and(is_unreadable) {
             return;
@@ -146,17 +147,17 @@ impl Stored {
         }
     }
 
-    /// What is in force for who has read it: the newest that can be.
+    /// Returns the configuration in force for an operator that has read it: the newest valid one.
     pub fn configuration(&self) -> Option<&Arc<Value>> {
         self.now.get(&CONFIG_MAPS)?.get(&Key::new(NAMESPACE, CONFIG_MAP))
     }
 
-    /// The latest time there was, where the clock on the wall was set back since and has not come so far again.
+    /// Returns the latest time before the wall clock was set back, if the clock has not reached it again.
     pub fn ahead_of(&self, now: Timestamp) -> Option<Timestamp> {
         self.latest.filter(|latest| *latest > now)
     }
 
-    /// The clock on the wall jumped from there: what was a moment ago still was.
+    /// Notes that the wall clock jumped. Recent events stay recent.
     pub fn jump(&mut self, from: Timestamp, by: SignedDuration) {
         self.latest = self.latest.max(Some(from));
         let times = self.past.iter_mut().map(|(at, _)| at).chain(self.others.values_mut());
@@ -166,8 +167,8 @@ impl Stored {
         times.for_each(|at| *at = at.checked_add(by).unwrap_or(Timestamp::MAX));
     }
 
-    /// What an operator may take for true: what is stored, then what was stored at any time since, with the pods of now in each, then what was
-    /// of one kind alone; and the same before pods were bound of late.
+    /// Returns the states that an operator may take for true: the stored one, then those at any recent time, each with the
+    /// pods of now, then those with only one kind of an earlier time; and the same before pods were recently bound.
     pub fn known(&self) -> impl Iterator<Item = ByKind> + '_ {
         let with = |terms: &ByKind, kinds: &[&'static Resource]| {
             let mut known = self.now.clone();
@@ -178,7 +179,7 @@ impl Stored {
         };
         let past = || self.past.iter().rev().map(|(_, terms)| terms);
         let all = past().map(move |terms| with(terms, &TERMS));
-        // Each kind is watched by itself.
+        // Each kind has a watch of its own.
         let one = past().flat_map(move |terms| TERMS.into_iter().map(move |kind| with(terms, &[kind])));
         let known = std::iter::once_with(|| self.now.clone()).chain(all).chain(one);
         known.flat_map(|known| {
@@ -187,7 +188,7 @@ impl Stored {
         })
     }
 
-    /// The same as it is seen by whoever has not heard of the last bindings.
+    /// Returns the state as an operator sees it that has not heard of the last bindings.
     fn unbound(&self, mut known: ByKind) -> ByKind {
         let pods = known.entry(&PODS).or_default();
         for (key, (_, before)) in &self.bound {
@@ -198,7 +199,7 @@ impl Stored {
         known
     }
 
-    /// The same as it is seen by whoever has not heard of the last pods that went; none where none did.
+    /// Returns the state as an operator sees it that has not heard of the last removals of pods; `None` if there were none.
     pub fn before_the_last_went(&self, known: &ByKind) -> Option<ByKind> {
         if self.gone.is_empty() {
             return None;
@@ -213,13 +214,13 @@ impl Stored {
         Some(known)
     }
 
-    /// Pods of which an operator sent that they are let in when the world was older than this.
+    /// Returns the pods whose admission an operator sent when the world was older than this.
     pub fn let_in_since(&self, age: Duration) -> BTreeSet<&Key> {
         let later = self.let_in.iter().filter(|(_, (_, sent))| *sent > age);
         later.map(|(key, _)| key).collect()
     }
 
-    /// Pods that others let run just now, so that an operator may not know of it.
+    /// Returns the pods that others let run just now, so that an operator may not know of it.
     pub fn unheard(&self) -> BTreeSet<&Key> {
         self.others.keys().collect()
     }
@@ -229,12 +230,12 @@ fn is_configuration(write: &Write) -> bool {
     write.resource == &CONFIG_MAPS && write.key == Key::new(NAMESPACE, CONFIG_MAP)
 }
 
-/// Whether what quotas and room rest on changes.
+/// Whether a write changes what quotas and room depend on.
 pub fn changes_terms(write: &Write) -> bool {
     TERMS.contains(&write.resource) && is_said_anew(write)
 }
 
-/// Whether more has changed than what an object's status says of times: nodes tell every few seconds that they are alive.
+/// Whether more has changed than times in the status: nodes report every few seconds that they are alive.
 fn is_said_anew(write: &Write) -> bool {
     let (Some(before), Some(after)) = (&write.before, &write.after) else {
         return true;
@@ -242,7 +243,7 @@ fn is_said_anew(write: &Write) -> bool {
     said(before) != said(after)
 }
 
-/// What an object says that quotas and room may rest on, and its conditions with what each comes to.
+/// Returns what an object says that quotas and room may depend on, and its conditions with their status.
 fn said(object: &Value) -> ([&Value; 7], Vec<[&Value; 2]>) {
     let (metadata, status) = (&object["metadata"], &object["status"]);
     let conditions = status["conditions"].as_array().into_iter().flatten();

@@ -1,9 +1,9 @@
-//! When all is quiet, no group waits whose pods could run together: places for all that it needs are looked for, one pod after
-//! another, and another way is tried where the next finds none.
+//! When all is quiet, no group waits whose pods could run together. Places for all the pods it needs are looked for, one pod
+//! after another; if the next pod finds none, another placement is tried.
 //!
-//! Looked at are groups without pods that were let in, of which just so many wait as are needed, each with at most one card to
-//! choose, and all in the group's queue, where neither that nor a queue above it may keep something for others, nor any queue where the
-//! cluster limits all of them together: what is kept is kept at every level.
+//! Judged are groups without admitted pods, of which exactly as many pods wait as are needed, each with at most one card to
+//! choose, and all in the group's queue. Neither that queue nor one above it may keep something for others, nor may any
+//! queue if the cluster limits all queues together, since what is kept is kept at every level.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ pub fn judge(stored: &Stored, now: Timestamp) -> Finding {
     Ok(())
 }
 
-/// The pods of a group that have to be let in together, where it is looked at.
+/// Returns the pods of a group that have to be let in together, if the group is judged.
 fn needed<'v>(view: &'v View, stored: &Stored, key: &Key, group: &Value) -> Option<Vec<&'v Pod>> {
     let name = (&POD_GROUPS, key.clone());
     let least = group["spec"]["minMember"].as_u64().unwrap_or(1).max(1);
@@ -83,7 +83,7 @@ fn needed<'v>(view: &'v View, stored: &Stored, key: &Key, group: &Value) -> Opti
     (pods.iter().all(waits) && !is_kept).then_some(pods)
 }
 
-/// Nodes for all of these pods, beside what is there.
+/// Returns nodes for all of these pods, beside what is there.
 fn search(view: &View, pods: &[&Pod], tries: &mut usize, so_far: Vec<String>) -> Option<Vec<String>> {
     let Some((pod, rest)) = pods.split_first() else {
         return Some(so_far);

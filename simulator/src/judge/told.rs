@@ -1,5 +1,5 @@
-//! When all is quiet, the numbers in what waiting pods and groups are told are true: what their queue, or one above it, has of what
-//! is short, and what it keeps.
+//! When all is quiet, the numbers in the messages to waiting pods and groups are true: what their queue, or one above it,
+//! has of what is short, and what it keeps.
 
 use std::sync::LazyLock;
 
@@ -19,8 +19,9 @@ use crate::objects::{JOBS, Key, POD_GROUPS, PODS};
 /// The rule.
 pub const RULE: &str = "the numbers in a reason are true";
 
-/// Who is short of something: `queue speech: `, `queue research, of which queue speech is a part: ` or `the cluster, for queue
-/// speech: `, of each pod of a group, of one of those that are let in together, or of this one; who was named last where nobody is named.
+/// Which account is short of something: `queue speech: `, `queue research, of which queue speech is a part: ` or `the
+/// cluster, for queue speech: `, for each pod of a group, for one of several pods that are let in together, or for this pod.
+/// Without a name it is the last one named.
 static WHOSE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"^(?:of (?:each|this one), |(of one of them, ))?((?:queue (\S+?)(?:, of which queue \S+ is a part)?|the cluster, for queue \S+): )?(.*)$",
@@ -34,7 +35,7 @@ static NUMBERS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     )
     .ok()
 });
-/// Why a queue takes no workload as a whole.
+/// Why a queue does not take a workload as a whole.
 static WHOLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"queue (\S+?)(?:, of which queue \S+ is a part,)? can't take (\w+) (\S+) as a whole: (\S.*?) asked (\d\w*), allocated (\d\w*), in queue (-?\d\w*), elastic (\d\w*), quota(?: (\d\w*))?",
@@ -60,7 +61,7 @@ pub fn judge(view: &View, pod: &Pod, message: &str) -> Finding {
         let Some(what) = what(view, &said[1]).filter(|_| view.tree.queues.contains_key(queue)) else {
             continue;
         };
-        // What comes free for others is counted besides.
+        // What is about to become free for others is counted too.
         if said
             .get(7)
             .is_some_and(|more| more.as_str().contains("higher priority"))
@@ -79,7 +80,7 @@ pub fn judge(view: &View, pod: &Pod, message: &str) -> Finding {
         let is_too_much = limit.zip(most).is_some_and(|(limit, most)| limit > most);
         let used = number(3).map(|used| used - number(6).unwrap_or(0));
         let is_so = used.is_some_and(|used| (has..=has + quota::may_have(view, queue, &what)).contains(&used));
-        // How many it asks for is not known here where it claims different cards at once, or shares what it claims.
+        // How many cards the pod asks for is not known here if it claims different cards at once, or shares its claims.
         let is_compared = !is_of_another && !pod.claimed.unclear && pod.claimed.shared.is_empty();
         if !is_so || is_compared && number(2) != Some(asks) || is_too_much {
             let key = &pod.key;
@@ -92,7 +93,7 @@ pub fn judge(view: &View, pod: &Pod, message: &str) -> Finding {
     Ok(())
 }
 
-/// Judges what is said of workloads that their queues do not take as a whole, to them and to their pods.
+/// Judges what workloads that their queues do not take as a whole are told, and what their pods are told.
 pub fn judge_workloads(view: &View, stored: &Stored, kept: &Kept) -> Finding {
     let Some(whole) = &*WHOLE else { return Ok(()) };
     let all = |kind| stored.now.get(kind).into_iter().flatten();
@@ -114,13 +115,13 @@ pub fn judge_workloads(view: &View, stored: &Stored, kept: &Kept) -> Finding {
     Ok(())
 }
 
-/// What of the numbers is not so.
+/// Returns which of the numbers are not true.
 fn is_untrue(view: &View, stored: &Stored, kept: &Kept, namespace: &str, said: &Captures<'_>) -> Option<String> {
     let queue = &said[1];
     if !view.tree.queues.contains_key(queue) {
         return None;
     }
-    // What is kept for itself is in nobody's own way.
+    // What is kept for the workload itself is not in its way.
     let is_other = |name: &&Name| name.0.kind != &said[2] || name.1 != Key::new(namespace, &said[3]);
     let whats = said[4]
         .split('|')
@@ -135,7 +136,7 @@ fn is_untrue(view: &View, stored: &Stored, kept: &Kept, namespace: &str, said: &
             return Some(format!("{queue} {word} {sum}"));
         }
     }
-    // Numbers by which it could be taken say of nothing why it is not.
+    // Numbers by which the workload could be taken explain nothing.
     if let [Some(asked), Some(has), Some(kept), Some(elastic), Some(limit)] = [5, 6, 7, 8, 9].map(number)
         && asked + has + kept - elastic <= limit
     {
@@ -178,8 +179,8 @@ fn is_untrue(view: &View, stored: &Stored, kept: &Kept, namespace: &str, said: &
     (is_counted && !is_so).then(|| format!("{queue} keeps from {least} to {most}"))
 }
 
-/// Workloads for which their queues may keep something: those that show that they are in their queues, and have no pods that hold
-/// anything.
+/// Returns the workloads for which their queues may keep something: those that are visibly in their queues, and have no pods
+/// that hold anything.
 pub fn possibly(view: &View, stored: &Stored) -> Vec<Name> {
     let is_in = |kind, object: &Value| {
         if kind == &JOBS {
@@ -209,7 +210,7 @@ pub fn possibly(view: &View, stored: &Stored) -> Vec<Name> {
     all
 }
 
-/// What a message calls so: CPU, another resource that pods ask for, or a card that a node has.
+/// Returns what a message means by a name: CPU, another resource that pods request, or a card that a node has.
 pub fn what(view: &View, name: &str) -> Option<What> {
     match name {
         "CPU" => Some(What::Resource("cpu".to_owned())),
@@ -223,12 +224,12 @@ pub fn what(view: &View, name: &str) -> Option<What> {
     }
 }
 
-/// A number in what is said, of this.
+/// Reads a number of this item in a message.
 pub fn number(said: &Captures<'_>, place: usize, what: &What) -> Option<i128> {
     amount(said.get(place)?.as_str(), what)
 }
 
-/// So much of this.
+/// Reads an amount of this item.
 pub fn amount(text: &str, what: &What) -> Option<i128> {
     let text = Value::from(text);
     match what {

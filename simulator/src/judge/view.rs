@@ -1,4 +1,4 @@
-//! All that is stored, as it was read: who is charged for what.
+//! All stored objects, as they were read, and which queue is charged for what.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,12 +27,12 @@ thread_local! {
     static NODES_READ: Memo<Node> = Memo::default();
 }
 
-/// What is stored, as it was read.
+/// All stored objects, as they were read.
 #[derive(Debug, Clone)]
 pub struct View {
     /// The time.
     pub now: Timestamp,
-    /// The switches.
+    /// The settings.
     pub configuration: Arc<Configuration>,
     /// By name.
     pub nodes: Arc<Vec<Node>>,
@@ -51,20 +51,20 @@ pub struct View {
 /// What a pod is charged for.
 #[derive(Debug)]
 pub struct Charge {
-    /// Whose account it is on.
+    /// The queue that is charged.
     pub queue: String,
-    /// How much of what.
+    /// The amounts, by item.
     pub amounts: Amounts,
 }
 
 impl View {
-    /// Reads what is stored, but for these pods. None where the configuration is none that is put in force: then another one
-    /// holds that was there before, and whoever asks has to ask for that.
+    /// Reads the stored objects, except these pods. `None` if the configuration is one that can't be put in force: then an
+    /// earlier one holds, which the caller has to ask for.
     pub fn read(stored: &ByKind, now: Timestamp, without: &BTreeSet<&Key>) -> Option<Self> {
         Self::read_with(stored, now, without, None)
     }
 
-    /// The same, where a pod is this: one that is let in just now.
+    /// The same, with one pod as given: the one that is let in just now.
     pub fn read_with(stored: &ByKind, now: Timestamp, without: &BTreeSet<&Key>, pod: Option<&Pod>) -> Option<Self> {
         let objects = |kind| stored.get(kind).into_iter().flatten();
         let key = Key::new(NAMESPACE, CONFIG_MAP);
@@ -118,7 +118,7 @@ impl View {
         view
     }
 
-    /// The same, of nodes that take nobody nothing: the cluster has what pods have of them, and no more.
+    /// The same without what unusable nodes have free: of these nodes the cluster has only what pods have there.
     #[must_use]
     pub fn with_room(&self) -> Self {
         let mut view = self.clone();
@@ -129,7 +129,7 @@ impl View {
         view
     }
 
-    /// A node by its name.
+    /// Returns a node by its name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.name == name)
     }
@@ -144,13 +144,13 @@ impl View {
         self.groups.get(key).map(|group| &**group)
     }
 
-    /// The queue that a namespace names for what names none itself.
+    /// Returns the queue that a namespace names for pods that name none.
     pub fn queue_of_namespace(&self, name: &str) -> Option<String> {
         let queue = self.namespace(name)?["metadata"]["annotations"][QUEUE_NAME].as_str()?;
         (!queue.is_empty()).then(|| queue.to_owned())
     }
 
-    /// Whether a pod asks for cards, whatever it calls them.
+    /// Whether a pod asks for cards, whatever it names them.
     pub fn asks_for_cards(&self, pod: &Pod) -> bool {
         let counted = |resource: &String| self.resources.values().any(|by| by == resource);
         let mut request = pod.request.iter();
@@ -162,8 +162,8 @@ impl View {
             })
     }
 
-    /// The queue that a pod is charged to: its own, its group's, its namespace's, the default. None where it is none of
-    /// Cardgate's pods, or is there for CrossQuota alone.
+    /// Returns the queue that a pod is charged to: its own, its group's, its namespace's, or the default. `None` if the pod
+    /// does not concern Cardgate, or concerns only CrossQuota.
     pub fn queue_of(&self, pod: &Pod) -> Option<String> {
         let named = self.named_queue(pod);
         let asks = || (self.asks_for_cards(pod) || pod.claimed.gets_cards) && pod.is_reachable();
@@ -171,7 +171,7 @@ impl View {
         is_concerned.then(|| named.unwrap_or_else(|| self.configuration.default_queue.clone()))
     }
 
-    /// The queue that a pod names, or its group, or its namespace.
+    /// Returns the queue that a pod, its group, or its namespace names.
     fn named_queue(&self, pod: &Pod) -> Option<String> {
         let own = pod.says(QUEUE_NAME).map(str::to_owned);
         let group = || {
@@ -183,15 +183,16 @@ impl View {
         own.or_else(group).or_else(namespace)
     }
 
-    /// Whether a pod is charged for cards that it does not name: where nothing names its queue, they may only be counted. Under `deny`
-    /// nobody else is let in so, but who runs already is charged as it is (docs/rules.md, **Which pods are managed**).
+    /// Whether a pod is charged for cards that it does not name. If nothing names its queue, they may only be counted. Under
+    /// `deny` no new pod is let in without a card name, but a running pod is charged as it is (docs/rules.md, **Which pods
+    /// are managed**).
     fn is_charged_unnamed(&self, pod: &Pod) -> bool {
         let settings = &self.configuration;
         settings.unnamed != "free" && (settings.unqueued == "charge" || self.named_queue(pod).is_some())
     }
 
-    /// Whether another pod is charged for all cards that a pod has: it is charged as one without cards, whatever it names (docs/rules.md,
-    /// **Cards by Dynamic Resource Allocation**).
+    /// Whether another pod is charged for all cards that a pod has. The pod is then charged as one without cards, whatever
+    /// it names (docs/rules.md, **Cards by Dynamic Resource Allocation**).
     fn is_paid_by_another(&self, pod: &Pod) -> bool {
         let has_own = !pod.claimed.cards.is_empty() || self.asks_for_cards(pod) || pod.assigned().is_some();
         pod.claimed.paid_by_another && !has_own
@@ -206,9 +207,10 @@ impl View {
                 .is_some_and(|value| value == CROSS_QUOTA_ENABLED)
     }
 
-    /// The card that a pod holds: the one it was given, else of those that it names the one of its node, else what its node has in their place.
+    /// Returns the card that a pod holds: the card it was given, else the card of its node among those it names, else what
+    /// its node has instead.
     pub fn card_of(&self, pod: &Pod) -> Option<String> {
-        // What is requested as a resource by nobody who names it is free where that is so, whoever hands it out.
+        // If unnamed cards requested as a resource are free, they are so whatever hands them out.
         let is_free = pod.claimed.provided && pod.names().is_empty() && !self.is_charged_unnamed(pod);
         let is_known = pod.claimed.allocated && !is_free || !pod.claimed.counted.is_empty();
         if let Some(card) = pod.claimed.cards.first().filter(|_| is_known) {
@@ -239,7 +241,7 @@ impl View {
         of_node.or_else(|| names.first().map(|name| (*name).to_owned()))
     }
 
-    /// Whether a pod may get a card of a node in the way that it asks for it.
+    /// Whether a node hands out a card in the way that a pod asks for it.
     pub fn supplies(&self, pod: &Pod, card: &Card) -> bool {
         let claims = &pod.claimed.cards;
         let by_claims = !claims.is_empty() && pod.provided_claim.is_none();
@@ -251,8 +253,9 @@ impl View {
         }
     }
 
-    /// How many of a card a pod may be charged for besides: one that was let in without a card, and is on no node that says which
-    /// it has, is charged for the one that it would prefer, and that is its queue's business. It may be one that nodes had once.
+    /// Returns how many more of a card a pod may be charged for. A pod that was let in without a card, and whose node does
+    /// not say which card it has, is charged for the card that it would prefer, which its queue decides. That may be a card
+    /// that nodes had once.
     pub fn may_hold(&self, pod: &Pod, card: &str) -> i128 {
         let is_open = pod.names().is_empty() && self.is_charged_unnamed(pod) && self.card_of(pod).is_none();
         if is_open && self.holds(pod) {
@@ -262,7 +265,8 @@ impl View {
         }
     }
 
-    /// How many of a card a pod asks for. Of a card that no node has: the most that it asks for of any device, but for how much memory.
+    /// Returns how many of a card a pod asks for. For a card that no node has: the largest count of any device resource
+    /// except memory.
     pub fn count_of(&self, pod: &Pod, card: &str) -> i128 {
         if let Some(resource) = self.resources.get(card) {
             return pod.asks(resource);
@@ -272,7 +276,7 @@ impl View {
         devices.map(|(_, amount)| *amount).max().unwrap_or(0)
     }
 
-    /// What a pod comes to on its queue's account, with this card.
+    /// Returns what a pod with this card adds to its queue's account.
     pub fn amounts(&self, pod: &Pod, card: Option<&str>) -> Amounts {
         let is_unnamed = self.configuration.unnamed == "charge" && self.is_charged_unnamed(pod);
         let names = pod.says(CARD_NAME).is_some() && !self.is_paid_by_another(pod);
@@ -290,8 +294,8 @@ impl View {
         amounts
     }
 
-    /// Whether a pod holds anything: it does not while a gate holds it, anybody's, when it is over, and when it is gone but for its
-    /// name; nor by claims where it is deleted before it has a node; nor before it has one where nobody has let it in.
+    /// Whether a pod holds anything. It does not while any gate holds it, when it has ended, and when it is gone except for
+    /// its name; nor by claims if it is deleted before it has a node; nor before it has a node if nobody has let it in.
     pub fn holds(&self, pod: &Pod) -> bool {
         let is_gone = pod.is_gone(self.configuration.terminating, self.now) || pod.never_runs() && pod.claimed.open;
         let mut gates = pod.spec["schedulingGates"].as_array().into_iter().flatten();
@@ -299,8 +303,8 @@ impl View {
         !(pod.is_held || is_gated || pod.is_over || is_gone || self.waits_for_volcano(pod))
     }
 
-    /// Whether a pod came into its group when it was there already, by Volcano's controllers, was held by nobody, as far as that is written on
-    /// it, and has neither a node yet nor devices that it pays for.
+    /// Whether Volcano's controllers put an existing pod into its group, nothing written on the pod says that it was held,
+    /// and it has neither a node yet nor devices that it pays for.
     fn waits_for_volcano(&self, pod: &Pod) -> bool {
         let claims = pod.spec["resourceClaims"].as_array();
         let names_claims = claims.is_some_and(|claims| !claims.is_empty());
@@ -316,13 +320,13 @@ impl View {
             && !is_held_for_cards()
     }
 
-    /// What a pod is charged for; none while it is held, when it is over, when it is gone but for its name, or where it is
-    /// none of Cardgate's.
+    /// Returns what a pod is charged for. `None` while it is held, when it has ended, when it is gone except for its name,
+    /// or if it does not concern Cardgate.
     pub fn charge(&self, pod: &Pod) -> Option<Charge> {
         self.charge_to(pod, |_| true)
     }
 
-    /// The same, where it is on the account of one of these queues.
+    /// The same, if the pod is on the account of a queue for which `is_meant` holds.
     pub fn charge_to(&self, pod: &Pod, is_meant: impl Fn(&str) -> bool) -> Option<Charge> {
         if !self.holds(pod) {
             return None;
@@ -337,8 +341,8 @@ impl View {
         Some(Charge { queue, amounts })
     }
 
-    /// Whether a pod that was let in is expected somewhere, and nothing that is stored says where: on no node yet, pinned to none, and
-    /// without a device on any.
+    /// Whether a pod that was let in is expected somewhere, and no stored object says where: it has no node, is pinned to
+    /// none, and has no device on any.
     pub fn is_expected_unseen(&self) -> bool {
         self.pods.iter().any(|pod| {
             let was_let_in = self.holds(pod) && (self.queue_of(pod).is_some() || Self::is_under_cross_quota(pod));

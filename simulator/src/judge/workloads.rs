@@ -1,5 +1,5 @@
-//! Workloads that are let into their queues as a whole: what they ask for, and what of it their pods hold beyond their minimum
-//! (Capacity Card, **Job Mode**).
+//! Workloads that are let into their queues as a whole: what they ask for, and how much of that their pods hold beyond their
+//! minimum (Capacity Card, **Job Mode**).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,27 +12,27 @@ use super::pods::Pod;
 use super::view::View;
 use crate::objects::{JOBS, Key, POD_GROUPS, Resource};
 
-/// Which one: a group, or a Job.
+/// A workload's name: a group, or a Job.
 pub type Name = (&'static Resource, Key);
 
-/// Cards of which one is as good as another.
+/// Cards that are alternatives to each other.
 pub type Set = BTreeSet<String>;
 
 /// What a workload says of itself.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    /// The queue that it asks.
+    /// The queue that the workload asks.
     pub queue: String,
-    /// How many cards, by alternatives.
+    /// How many cards, by sets of alternatives.
     pub cards: BTreeMap<Set, i128>,
-    /// How much of CPU and memory; nothing of them where cards stand for them, or may.
+    /// How much CPU and memory; none if cards stand for them, or may.
     pub resources: Resources,
-    /// The same; nothing of them where cards stand for them for certain.
+    /// The same; none only if cards certainly stand for them.
     pub at_most: Resources,
 }
 
 impl Workload {
-    /// Reads a workload. None where it asks for nothing as a whole, or what it asks for can't be read.
+    /// Reads a workload. `None` if it asks for nothing as a whole, or if what it asks for can't be read.
     pub fn read(view: &View, name: &Name, object: &Value) -> Option<Self> {
         let (resource, key) = name;
         let asks = object["metadata"]["annotations"][CARD_REQUEST].as_str();
@@ -60,8 +60,8 @@ impl Workload {
             .iter()
             .filter(|pod| is_own(pod) && view.asks_for_cards(pod))
             .collect();
-        // Of those that share a claim one pays, and the others are charged as pods without cards. Which of them pays before any is let in
-        // is not known here.
+        // Of the pods that share a claim one pays, and the others are charged as pods without cards. Which pod pays is not
+        // known here before any of them is let in.
         let is_payer = |pod: &&Pod| pod.claimed.shared.is_empty();
         let says_cards = !sets.is_empty() || names_devices;
         let is_free = says_cards || of_cards.iter().any(is_payer);
@@ -81,7 +81,7 @@ impl Workload {
     }
 }
 
-/// The queue that a workload asks: what it names, else what its namespace names, else the default.
+/// Returns the queue that a workload asks: the one it names, else the one its namespace names, else the default.
 fn queue_of(view: &View, (resource, key): &Name, object: &Value) -> String {
     let template = &object["spec"]["template"]["metadata"]["annotations"];
     let said = |text: &Value| text.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
@@ -98,7 +98,7 @@ fn queue_of(view: &View, (resource, key): &Name, object: &Value) -> String {
         .unwrap_or_else(|| view.configuration.default_queue.clone())
 }
 
-/// The workloads that a pod belongs to: its group, and the Job that made it.
+/// Returns the workloads that a pod belongs to: its group, and the Job that made it.
 pub fn of_pod(pod: &Pod) -> impl Iterator<Item = Name> {
     let named = |kind: &'static Resource, name: &str| (kind, Key::new(&*pod.key.namespace, name));
     let group = pod.says(GROUP_NAME).map(|name| named(&POD_GROUPS, name));
@@ -106,8 +106,8 @@ pub fn of_pod(pod: &Pod) -> impl Iterator<Item = Name> {
     group.into_iter().chain(job)
 }
 
-/// What groups hold beyond their minimum in a queue and in those below it, or without one in the cluster: of those of their pods that
-/// hold quota, the first to come are the minimum.
+/// Returns what groups hold beyond their minimum in a queue and in those below it, or without a queue in the cluster. Of a
+/// group's pods that hold quota, the first to come are the minimum.
 pub fn elastic(view: &View, level: Option<&str>) -> Amounts {
     let mut groups = BTreeMap::<Key, Vec<&Pod>>::new();
     for pod in view.pods.iter().filter(|pod| pod.deleted.is_none()) {
