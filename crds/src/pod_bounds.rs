@@ -139,7 +139,7 @@ fn length<S: AsRef<str>, const N: usize>(texts: [&Option<S>; N]) -> usize {
     texts.into_iter().flatten().map(|text| text.as_ref().len()).sum()
 }
 
-/// Cuts what a pod says about nodes if it is more than is allowed. What is left is still more than is allowed, but hardly.
+/// Cuts what a pod says about nodes if it is more than is allowed. What is left is still more than is allowed, but only just.
 pub fn cut_node_terms<S>(spec: &mut PodSpec<S>)
 where
     S: AsRef<str> + for<'t> From<&'t str>,

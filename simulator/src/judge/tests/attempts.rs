@@ -6,7 +6,7 @@ use crate::api::asked::Verb;
 use crate::api::attempts::Attempt;
 use crate::objects::{LEASES, NODES, PODS, Resource};
 
-/// So many attempts at one object, the first after a minute, each so many seconds after the one before.
+/// Returns attempts at one object, the first after a minute, each so many seconds after the one before.
 fn attempts(resource: &'static Resource, subresource: &str, code: u16, count: u64, interval: u64) -> Vec<Attempt> {
     let at = |number| Attempt {
         who: "operator-0".into(),
@@ -36,7 +36,7 @@ fn what_changes_nothing_is_asked_for_at_long_intervals_or_not_at_all() {
         let all = attempts(resource, subresource, code, count, interval);
         let found = judge(&all, minute / 2, 13 * minute).err();
         assert_eq!(found.map(|broken| broken.rule), breaks.then_some(RULE), "{all:?}");
-        // What was before the world came to rest is nobody's business here.
+        // What happened before the world came to rest is not judged here.
         assert_eq!(judge(&all, 20 * minute, 30 * minute), Ok(()));
     }
 }

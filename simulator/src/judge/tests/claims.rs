@@ -15,13 +15,14 @@ use crate::objects::{
     CARD_USAGES, CONFIG_MAPS, DEVICE_CLASSES, NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, SLICES,
 };
 
-/// A node with two A100 as devices, whose queue has a quota of so many; another queue; and claims `c` for one and `d` for two of them.
+/// A node with two A100 as devices, whose queue has a quota of so many; another queue; and claims `c` for one and `d` for
+/// two of them.
 fn history(quota: u32) -> History {
     let mut history = History::new();
     history.queue("a", quota, &json!({}));
     history.queue("b", 8, &json!({}));
     devices(&mut history);
-    // By then everybody knows of it.
+    // By then every operator knows of it.
     history.later(60);
     history
 }
@@ -61,7 +62,7 @@ fn slice(of: u32, names: &[&str]) -> Value {
         "pool": {"name": "n2", "generation": 1, "resourceSliceCount": of}}})
 }
 
-/// A pod that claims by the name of a claim.
+/// A pod that names an existing claim.
 fn claiming(name: &str, queue: &str, claim: &str) -> Value {
     let mut pod = pod(name, queue, 0);
     pod["metadata"]["annotations"]
@@ -77,7 +78,7 @@ fn let_in(history: &mut History, name: &str, queue: &str, claim: &str) {
     let_go(history, name);
 }
 
-/// `operator-0` lets in a pod that is there.
+/// `operator-0` lets in an existing pod.
 fn let_go(history: &mut History, name: &str) {
     history.lease("operator-0");
     history.change("operator-0", &PODS, name, |pod| {
@@ -105,7 +106,7 @@ fn what_claims_ask_for_is_charged_once_where_pods_share_it() {
     assert!(broken.what.contains("3 of 2"), "{broken}");
 }
 
-/// docs/rules.md: the first that was let in, also where it is not the oldest of them.
+/// docs/rules.md: the first pod that was let in, even if it is not the oldest of them.
 #[test]
 fn whoever_was_let_in_before_is_charged_for_what_is_shared() {
     for (shared, breaks) in [("d", false), ("c", true)] {
@@ -166,7 +167,7 @@ fn a_group_is_not_limited_in_cpu_where_its_pods_claim_cards() {
     }
 }
 
-/// docs/rules.md: also under `cardUnlimitedCpuMemory`, and whatever card it names.
+/// docs/rules.md: also under `cardUnlimitedCpuMemory`, and whatever card the pod names.
 #[test]
 fn whoever_shares_a_claim_is_charged_for_cpu_as_one_without_cards() {
     for (unlimited, fitting) in [(false, 1), (true, 2)] {
@@ -194,7 +195,8 @@ fn whoever_shares_a_claim_is_charged_for_cpu_as_one_without_cards() {
     }
 }
 
-/// Found by seed 24718: who shares a claim is charged for CPU where another pod is charged for the claim, and so is kept CPU for his group.
+/// Found by seed 24718: a pod that shares a claim is charged for CPU if another pod is charged for the claim. So CPU is kept
+/// for its group.
 #[test]
 fn what_is_kept_for_who_shares_a_claim_may_be_cpu_or_none_before_it_is_known_who_pays() {
     let told = |claim: Option<&str>, kept: u32| {
@@ -238,7 +240,7 @@ fn what_is_kept_for_who_shares_a_claim_may_be_cpu_or_none_before_it_is_known_who
     assert_eq!(told(Some("d"), 0), Ok(()));
     assert_eq!(told(Some("d"), 1), Ok(()));
     assert_eq!(told(Some("d"), 2), Err(TRUE));
-    // Who asks for cards that nobody shares gets them, and no CPU is kept beside them.
+    // Pods that ask for unshared cards get them, and no CPU is kept besides.
     assert_eq!(told(None, 0), Ok(()));
     assert_eq!(told(None, 1), Err(TRUE));
 }
@@ -270,7 +272,7 @@ fn devices_are_room_where_their_pool_is_complete() {
         let shown = json!({"metadata": {"name": queue}, "spec": {"queue": queue}, "status": {"cards": []}});
         history.create(&CARD_USAGES, shown);
     }
-    // By template, so that nobody else may name it.
+    // By template, so that no other pod may name the claim.
     let mut pod = claiming("p", "a", "c");
     pod["spec"]["resourceClaims"] = json!([{"name": "gpus", "resourceClaimTemplateName": "t"}]);
     pod["status"] = json!({"resourceClaimStatuses": [{"name": "gpus", "resourceClaimName": "c"}]});
@@ -285,7 +287,7 @@ fn devices_are_room_where_their_pool_is_complete() {
     history.rests();
 }
 
-/// `admitOn: quota`, and no other node with the card.
+/// `admitOn: quota`, and no other node has the card.
 #[test]
 fn devices_are_cards_for_who_requests_a_resource_by_which_a_class_provides_them() {
     for provides in [false, true] {

@@ -60,7 +60,8 @@ fn the_nodes_own_annotation_goes_first_and_a_bad_one_is_passed_over() {
     }
 }
 
-/// Found with seed 23558: the scheduler had placed it two milliseconds before, and the operator's configuration was older than that.
+/// Found with seed 23558: the scheduler had placed the pod two milliseconds before, and the operator's configuration was
+/// older than that.
 #[test]
 fn who_was_bound_just_now_counts_once_it_can_be_known() {
     for (seconds, is_known) in [(5, false), (20, true)] {

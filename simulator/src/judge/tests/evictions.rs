@@ -7,7 +7,7 @@ use super::super::in_vain::RULE as IN_VAIN;
 use super::history::{History, key};
 use crate::objects::{EVENTS, POD_GROUPS, PODS, QUEUES};
 
-/// A queue, and pods of two controllers that run in turns, the first of which runs now.
+/// A queue, and pods of two controllers that run in turns; the first one runs now.
 fn history() -> History {
     let mut history = History::new();
     history.queue("a", 1, &json!({}));
@@ -24,7 +24,7 @@ fn pod(history: &mut History, name: &str, priority: i64) {
     });
 }
 
-/// `operator-0` evicts a pod for another one, and says so.
+/// `operator-0` evicts a pod for another one, and reports it.
 fn evict(history: &mut History, name: &str, other: &str, priority: i64) {
     history.lease("operator-0");
     history.change("operator-0", &PODS, name, |pod| {
@@ -69,7 +69,7 @@ fn two_that_evict_each_other_are_found_unless_something_changed() {
     }
 }
 
-/// A group that is told something.
+/// A group with a message.
 fn group(history: &mut History) {
     history.create(&POD_GROUPS, json!({"metadata": {"namespace": "team", "name": "g"}}));
 }
@@ -116,7 +116,8 @@ fn who_others_were_evicted_for_is_let_in_unless_something_changed() {
     }
 }
 
-/// Simulator's seeds 500096 and 500118. A scheduler gives what comes free to whoever it could not place before, and to pods that could go anywhere.
+/// Simulator's seeds 500096 and 500118. A scheduler gives room that becomes free to pods that it could not place before, and
+/// to pods that could go anywhere.
 #[test]
 fn who_was_let_in_before_an_eviction_may_be_placed_first() {
     for (is_let_in_before, is_in_vain) in [(true, false), (false, true)] {
@@ -137,8 +138,8 @@ fn who_was_let_in_before_an_eviction_may_be_placed_first() {
     }
 }
 
-/// Simulator's seed 98049. For the first of two pods that ask for the same somebody was to go who was not let go, and for the second somebody
-/// went: the first has got that.
+/// Simulator's seed 98049. Two pods have the same request. The pod to be evicted for the first was not released; another pod
+/// was evicted for the second, and the first has got that room.
 #[test]
 fn who_comes_first_has_what_others_were_evicted_for_one_that_asks_for_the_same() {
     for (priority, is_in_vain) in [(10, false), (11, true)] {

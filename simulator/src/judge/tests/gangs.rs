@@ -41,7 +41,7 @@ fn a_gang_is_cut_in_two_for_no_longer_than_it_may() {
             }
             history.holds();
             history.later(seconds);
-            // Time goes on with what is written.
+            // Time goes on with each write.
             history.create(&POD_GROUPS, json!({"metadata": {"namespace": "team", "name": "h"}}));
             history.breaks_where(breaks && !heals, RULE);
         }

@@ -1,4 +1,4 @@
-//! Small histories by hand.
+//! Small histories written by hand.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct History {
 }
 
 impl History {
-    /// `operator-0` leads; there is a node with 8 A100.
+    /// A world with one node with 8 A100, led by `operator-0`.
     pub fn new() -> Self {
         let mut history = Self {
             objects: Objects::new(Timestamp::UNIX_EPOCH),
@@ -31,21 +31,21 @@ impl History {
         history
     }
 
-    /// The same, where no gang may be cut in two for longer.
+    /// The same, where no gang may be cut in two for longer than this.
     #[must_use]
     pub fn cut_at_most(mut self, seconds: i64) -> Self {
         self.judge = self.judge.cut_at_most(SignedDuration::from_secs(seconds));
         self
     }
 
-    /// The same, where none may be so for longer after the last that went wrong.
+    /// The same, where no gang may be cut in two for longer than this after the last fault.
     #[must_use]
     pub fn heal_within(mut self, seconds: i64) -> Self {
         self.judge = self.judge.heal_within(SignedDuration::from_secs(seconds));
         self
     }
 
-    /// Something goes wrong.
+    /// Notes a fault.
     pub fn disturb(&mut self) {
         self.judge.disturb(self.objects.now);
     }
@@ -74,7 +74,7 @@ impl History {
             .unwrap();
     }
 
-    /// It is gone, whatever holds it back.
+    /// Removes an object, whatever holds it back.
     pub fn finish(&mut self, who: &str, resource: &'static Resource, name: &str) {
         self.objects
             .finish(&Arc::from(who), resource, &key(resource, name))
@@ -86,7 +86,7 @@ impl History {
         self.objects.pass_until(then.unwrap());
     }
 
-    /// This one leads from now on, for 15 seconds.
+    /// Makes this operator the leader from now on, for 15 seconds.
     pub fn lease(&mut self, holder: &str) {
         let spec =
             json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": self.objects.now.to_string()});
@@ -136,19 +136,19 @@ impl History {
         );
     }
 
-    /// A pod that waits for so many A100.
+    /// A waiting pod that asks for so many A100.
     pub fn pod(&mut self, name: &str, queue: &str, cards: u32) {
         self.create(&PODS, pod(name, queue, cards));
     }
 
-    /// The same of a group.
+    /// The same for a pod of a group.
     pub fn pod_of_group(&mut self, name: &str, queue: &str, cards: u32, group: &str) {
         let mut pod = pod(name, queue, cards);
         pod["metadata"]["annotations"][GROUP_NAME] = group.into();
         self.create(&PODS, pod);
     }
 
-    /// `operator-0` lets a pod in, as it should be done.
+    /// `operator-0` lets a pod in, with everything that belongs to it.
     pub fn admit(&mut self, name: &str) {
         self.lease("operator-0");
         self.change("operator-0", &PODS, name, admit);
@@ -221,7 +221,7 @@ impl History {
         broken
     }
 
-    /// Breaks the rule where that is so, and holds otherwise.
+    /// Checks that the rule is broken if `breaks`, and that all rules hold otherwise.
     #[track_caller]
     pub fn breaks_where(&mut self, breaks: bool, rule: &str) {
         if breaks {
@@ -259,7 +259,7 @@ pub fn pod(name: &str, queue: &str, cards: u32) -> Value {
     })
 }
 
-/// What lets a pod in that asks for A100.
+/// The write that lets in a pod that asks for A100.
 pub fn admit(pod: &mut Value) {
     pod["spec"].as_object_mut().unwrap().remove("schedulingGates");
     pod["metadata"]["annotations"][CARD_ASSIGNED] = "A100".into();

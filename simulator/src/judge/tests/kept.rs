@@ -36,7 +36,7 @@ fn take(history: &mut History, group: &str) {
 #[test]
 fn what_is_kept_for_one_group_is_given_to_no_other() {
     let mut history = history(&["g", "h"]);
-    // So long ago that everybody knows of the queue.
+    // So long ago that every operator knows of the queue.
     history.later(60);
     take(&mut history, "g");
     take(&mut history, "h");
@@ -53,7 +53,7 @@ fn what_was_given_up_by_then_was_not_kept() {
     history.later(60);
     take(&mut history, "g");
     take(&mut history, "h");
-    // An operator shows it when it has come to it.
+    // An operator shows it when it has got round to it.
     history.change("operator-0", &POD_GROUPS, "g", |group| {
         group["status"]["phase"] = "Pending".into();
     });
@@ -83,7 +83,7 @@ fn what_pods_hold_counts_and_what_they_hold_beyond_the_minimum_does_not() {
     }
 }
 
-/// Simulator's seed 97493. Both were decided in one round: it is written first that the group is taken.
+/// Simulator's seed 97493. Both were decided in one round, and the write that the group is taken comes first.
 #[test]
 fn who_is_let_in_in_the_same_round_may_have_others_of_its_group_be_beyond_the_minimum() {
     for is_of_group in [true, false] {
@@ -174,7 +174,7 @@ fn what_was_kept_before_others_were_guaranteed_the_rest_an_operator_that_is_star
     }
 }
 
-/// Simulator's seed 90174. The other queue keeps 5 for a group that has sent nobody yet.
+/// Simulator's seed 90174. The other queue keeps 5 for a group that has sent no pods yet.
 #[test]
 fn a_group_may_wait_for_what_another_queue_keeps_where_the_cluster_limits_both() {
     for (plugin, may_wait) in [("capacity", true), ("capacity-card", false)] {

@@ -10,12 +10,12 @@ fn judge(history: &History) -> Result<u32, Broken> {
     lapses::judge(history.objects.writes_after(0), SignedDuration::from_mins(10))
 }
 
-/// A group that sends nobody, whose time in its queue ends again and again; it waits for so many seconds in between.
+/// A group that sends no pods, whose time in its queue ends again and again; it waits for so many seconds in between.
 fn history(waits: &[i64]) -> History {
     history_of(waits, "Inqueue", "InqueueTimeout")
 }
 
-/// The same of one that is told these while it is in its queue, and when it no longer is.
+/// The same for a group with these messages while it is in its queue, and when it no longer is.
 fn history_of(waits: &[i64], inside: &str, outside: &str) -> History {
     let mut history = History::new();
     let group = json!({"metadata": {"namespace": "team", "name": "g"}, "status": {"phase": "Pending"}});
@@ -64,7 +64,7 @@ fn whose_pods_wait_for_something_else_is_told_that_when_its_time_is_over() {
         to(&mut history, "Inqueue", "Inqueue");
         history.later(stays);
         to(&mut history, "Pending", "PodGroupIncomplete");
-        // Nothing says that it stands aside then.
+        // No message says that it stands aside then.
         to(&mut history, "Inqueue", "Inqueue");
         assert_eq!(judge(&history), Ok(1 + ended), "{stays} s");
     }

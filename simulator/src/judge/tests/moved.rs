@@ -34,7 +34,7 @@ fn whose_a_pod_is_that_names_no_queue_is_not_known_once_its_group_names_another(
         history.change("user", &POD_GROUPS, "g", |group| group["spec"]["queue"] = "b".into());
         history.rests();
         assert_eq!(history.is_account_unseen(), !is_written);
-        // What is over holds nothing, whoever had it.
+        // An ended pod holds nothing, whatever queue it was charged to.
         history.change("kubelet", &PODS, "p", |pod| pod["status"]["phase"] = "Succeeded".into());
         history.breaks_at_rest(SHOWN);
         assert!(!history.is_account_unseen());

@@ -5,7 +5,7 @@ use super::super::places::RULE;
 use super::history::{History, admit, pod};
 use crate::objects::{CONFIG_MAPS, NODES, PODS};
 
-/// What a pod says of where it wants to be, and what is true of the only node, in which it would be let in.
+/// What a pod says of where it may run, and what is true of the only node if the pod may be let in.
 fn admitted(spec: &[(&str, Value)], node: impl FnOnce(&mut Value), admit_on: &str) -> History {
     let mut history = History::new();
     history.create(
@@ -47,7 +47,7 @@ fn who_is_let_in_has_a_node_that_its_selector_and_its_tolerations_allow() {
     admitted(&selector("a"), in_a, "fit").holds();
     admitted(&selector("b"), in_a, "fit").breaks(RULE);
     admitted(&selector("b"), in_a, "quota").holds();
-    // This one Cardgate writes on the node as it lets the pod in.
+    // Cardgate writes this label on the node as it lets the pod in.
     let device = json!({"device.card.volcano.sh/a100": "true"});
     admitted(&[("nodeSelector", device)], in_a, "fit").holds();
     let taint = |node: &mut Value| {

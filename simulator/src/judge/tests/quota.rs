@@ -64,7 +64,7 @@ fn every_queue_above_counts() {
         history.admit(name);
     }
     history.holds();
-    // As long as the configuration may not be known, the queues may stand side by side.
+    // While the configuration may not be known, the queues may be siblings.
     history.later(60);
     history.pod("c", "b", 1);
     history.admit("c");
@@ -139,7 +139,7 @@ fn two_operators_together_never_exceed() {
     history.breaks(RULE);
 }
 
-/// Found with seed 23581: whose queue is gone holds its cards all the same, of what there is beside guarantees.
+/// Found with seed 23581: a pod whose queue is gone still holds its cards, which come out of what is not guaranteed.
 #[test]
 fn what_the_pods_of_a_queue_that_is_gone_hold_is_not_there_for_others() {
     for (cards, is_kept) in [(2, true), (3, false)] {
@@ -162,7 +162,7 @@ fn what_the_pods_of_a_queue_that_is_gone_hold_is_not_there_for_others() {
     }
 }
 
-/// Simulator's seed 97241: the queue that all others are parts of has what they have, also those whose parent is gone.
+/// Simulator's seed 97241: the root queue has what the others have, including queues whose parent is gone.
 #[test]
 fn what_the_pods_of_a_queue_hold_whose_parent_is_gone_counts_in_the_root() {
     for (cards, breaks) in [(4, false), (5, true)] {
@@ -225,7 +225,7 @@ fn what_is_held_on_a_node_that_has_it_no_more_is_taken_from_no_other() {
             node["status"]["allocatable"]["nvidia.com/gpu"] = "0".into();
         });
         history.later(60);
-        // One of the eight on the other node is left for it.
+        // One of the eight cards on the other node is left for the pod.
         for name in ["q", "r"].iter().skip(usize::from(!breaks)) {
             history.pod(name, "a", 1);
             history.admit(name);
@@ -272,7 +272,7 @@ fn who_is_let_in_beside_what_a_pod_held_that_went_meanwhile_is_judged_by_what_co
         history.change("user", &QUEUES, "b", |queue| {
             queue["metadata"]["annotations"][CARD_GUARANTEE] = json!({"A100": 1}).to_string().into();
         });
-        // While it holds what its node no longer has, nothing is to be kept for its queue of what others have.
+        // While it holds what its node no longer has, nothing of what others have is kept for its queue.
         history.node(
             "n2",
             &json!({"nvidia.com/gpu": "2", "cpu": "64", "memory": "256Gi", "pods": "100"}),

@@ -11,7 +11,7 @@ fn history() -> History {
     history
 }
 
-/// `operator-0` says in turns that the pod waits for one thing and for another.
+/// `operator-0` says by turns that the pod waits for one thing and for another.
 fn tell(history: &mut History, times: usize, meanwhile: impl Fn(&mut History, usize)) {
     for time in 0..times {
         history.lease("operator-0");
@@ -56,7 +56,7 @@ fn what_is_kept_for_a_group_that_sends_nobody_is_shown_more_often_and_not_for_ev
             });
         }
     };
-    // Those of several namespaces take turns, each at intervals of its own.
+    // Workloads of several namespaces take turns, each at intervals of its own.
     for (namespaces, most) in [(&["team"][..], 18), (&["team", "other"], 36)] {
         let mut history = history();
         for namespace in namespaces {

@@ -10,7 +10,7 @@ use super::super::told::RULE as TRUE;
 use super::history::{History, pod};
 use crate::objects::{CARD_INVENTORIES, CARD_TYPES, CARD_USAGES, CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES};
 
-/// A queue with 8 cards, of which it is shown that it has so many.
+/// A queue with 8 cards, whose report says that it has so many.
 pub fn history(shown: u32) -> History {
     let mut history = History::new();
     history.queue("a", 8, &json!({}));
@@ -82,7 +82,7 @@ fn what_runs_without_a_name_is_charged_when_names_are_asked_for() {
     }
 }
 
-/// docs/rules.md, **Card quota**: what its node has of what it asks for, else what it prefers.
+/// docs/rules.md, **Card quota**: what the pod's node has of what the pod asks for, else what the pod prefers.
 #[test]
 fn what_runs_without_a_name_may_be_charged_for_what_its_node_has_lost() {
     for (shown, holds) in [(0, true), (2, true), (3, false)] {
@@ -109,7 +109,7 @@ fn a_node_that_takes_nobody_is_no_room() {
     history.rests();
 }
 
-/// `admitOn: quota`: more of a card than there are, and another one of the same resource.
+/// `admitOn: quota`: more of a card than exist, and another card of the same resource.
 #[test]
 fn what_the_cluster_has_not_limits_queues_under_capacity_alone() {
     for (plugin, limits) in [("capacity", true), ("capacity-card", false)] {
@@ -344,7 +344,7 @@ fn a_share_that_a_card_has_left_is_not_waited_for() {
         (60, "index", None, false),
         (40, "id", two, true),
         (60, "id", two, false),
-        // Cards are named by their ids where each has one.
+        // Cards are named by their ids if each has one.
         (40, "id", None, false),
         (40, "id", Some("GPU-a,GPU-b,GPU-c"), false),
         (40, "id", Some("GPU-a,GPU-a"), false),
