@@ -200,7 +200,7 @@ async fn the_configuration_is_as_its_object_and_when_that_is_gone() {
     assert_eq!(fed.knowledge.configured().problem, None);
 }
 
-/// Whoever makes five hundred groups as long as objects can be would have every webhook end at its list, for want of memory.
+/// A user who makes five hundred groups as long as objects can be would end every webhook at its list, for want of memory.
 #[actix_web::test]
 async fn what_tenants_write_is_listed_in_small_pages() {
     let asked: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
