@@ -35,7 +35,7 @@ pub enum PodRequestError {
 
 /// Returns the pod's request. It is the larger of two amounts: all containers and sidecars together, or the largest init
 /// container beside the sidecars started before it. What the pod sets as a whole for CPU, memory and huge pages takes its
-/// place; a limit alone counts if [`is_limit_requested`] says so. The overhead is added last.
+/// place; a limit alone counts if `is_limit_requested` says so. The overhead is added last.
 pub fn pod_request<S: AsRef<str>>(spec: &PodSpec<S>) -> Result<ResourceVector<'_>, PodRequestError> {
     let mut running = ResourceVector::default();
     for container in &spec.containers {
