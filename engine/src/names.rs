@@ -37,7 +37,7 @@ impl CardId {
 }
 
 /// Resource and card names. An id is valid as long as anything that the cluster holds uses it. Ids of names that are no longer
-/// used are given to other names ([`super::Cluster::forget_unused_names`]).
+/// used are given to other names (`Cluster::forget_unused_names`).
 #[derive(Debug)]
 pub struct Names {
     resources: Table,

@@ -1,5 +1,5 @@
 //! One workload: a `PodGroup`, or a Job that asks for its cards in advance. Its facts are readable everywhere. Only the
-//! methods in [`changes`] change them.
+//! methods in `changes` change them.
 
 mod changes;
 mod succeeded;
