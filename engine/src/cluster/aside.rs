@@ -340,6 +340,14 @@ impl Cluster {
         own.any(|aside| self.still_waits(aside))
     }
 
+    /// Whether others were evicted for any of these pods.
+    pub(crate) fn was_evicted_for_any(&self, mut pods: impl Iterator<Item = PodId>) -> bool {
+        let asides = self.reclaims.asides().filter(|aside| aside.is_by_eviction);
+        let asides = asides.filter(|aside| self.still_waits(aside));
+        let evicted_for: HashSet<_> = asides.filter_map(|aside| self.pod_with_uid(&aside.uid)).collect();
+        pods.any(|pod| evicted_for.contains(&pod))
+    }
+
     /// Marks, in what is to be set aside, what others are evicted for: now, for the pods in `evicted_for`, or earlier, for
     /// the same pods. A marked pod that gets nothing any more hands its mark on to a pod that goes before it in its queue.
     /// For the gangs in `groups`, whose pods get in together, others were evicted for all pods or for none. In any other

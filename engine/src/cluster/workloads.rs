@@ -107,7 +107,7 @@ impl Cluster {
             self.queues[before.queue].quit();
             self.forget_empty_queue(before.queue);
         }
-        if moved || is_new {
+        if (moved || is_new) && !self.workloads[id].jobs.is_empty() {
             self.moved_groups.insert(id);
         }
         if is_new {

@@ -47,7 +47,7 @@ use sets::{Set, waiting_sets};
 use told::describe;
 use turns::{in_turn, one_in_turn};
 
-/// The most pods of a queue that room is made for in one look.
+/// Once room is made for so many pods of a queue, a look begins no further pod or gang. A gang is not cut for it.
 const PODS_PER_LOOK: usize = 32;
 
 /// Pods that are evicted for a waiting pod: all of them or none.
@@ -297,7 +297,8 @@ impl Look {
         is_deserved
     }
 
-    /// Looks at these pods. Where they are entitled to what they ask for, what other queues merely borrow of that counts as free meanwhile.
+    /// Looks at these pods. Where they are entitled to what they ask for, what is set aside for pods of other queues that merely borrow that
+    /// counts as free meanwhile.
     fn before_borrowers<R>(
         &mut self,
         cluster: &mut Cluster,
@@ -309,11 +310,13 @@ impl Look {
             return look(self, cluster);
         }
         let asked = Asked::by(cluster, pods);
-        let kept = self.others.iter().filter(|aside| !asked.goes_before(cluster, aside));
-        let kept: Vec<_> = kept.cloned().collect();
-        if kept.len() == self.others.len() {
+        effort.spend(asked.cost);
+        let goes_before = |aside: &&SetAside| asked.goes_before(cluster, aside);
+        if !self.others.iter().any(|aside| goes_before(&aside)) {
             return look(self, cluster);
         }
+        let kept = self.others.iter().filter(|aside| !goes_before(aside));
+        let kept: Vec<_> = kept.cloned().collect();
         effort.spend(STEPS_OF_ASIDE.saturating_mul(self.others.len()));
         let count_as_taken = |cluster: &mut Cluster, before: &[SetAside], now: &[SetAside]| {
             cluster.free_asides(before);
@@ -405,8 +408,7 @@ impl Look {
         let (taken, assumed, evictions) = (self.taken.len(), self.assumed.len(), self.evictions.len());
         // Beside what is taken back for it, a gang takes what is free, as it will when it is let in. Of what is free alone,
         // nothing is set aside for it.
-        let is_evicted_for = |(pod, shape): &InLine| cluster.was_evicted_for(*pod, shape);
-        let was_evicted_for = pods.iter().any(is_evicted_for);
+        let was_evicted_for = cluster.was_evicted_for_any(pods.iter().map(|(pod, _)| *pod));
         let is_made = |look: &mut Self, cluster: &mut Cluster| {
             pods.iter()
                 .all(|(pod, shape)| look.make_room(cluster, shape, *pod, true) && !look.effort.is_spent())

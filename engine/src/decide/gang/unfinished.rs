@@ -48,7 +48,7 @@ pub(in crate::decide) fn complete(
         }
         trail_workload(cluster, id, trail);
         let effort = Effort::of_gang();
-        aside.open_for_torn(cluster, &first);
+        aside.open_for(cluster, &first, Some(id));
         admissions.extend(complete_one(cluster, id, refusals, &effort));
         aside.close(cluster, &effort);
         spending.add(&first.namespace, &payers, &effort);

@@ -12,7 +12,7 @@ use crate::cluster::ledger::Hold;
 use crate::cluster::levels::ALL_LEVELS;
 use crate::cluster::waiting::{Refused, Shape};
 use crate::decide::effort::Effort;
-use crate::decide::line::{InLine, first_missing};
+use crate::decide::line::{InLine, first_missing, line};
 use crate::decide::verdict;
 use crate::ids::WorkloadId;
 
@@ -26,8 +26,10 @@ pub(in crate::decide) struct Aside {
     /// The pods that are on their way out for them.
     leaving: Awaited,
     hold: Hold,
-    /// How often some of it came to count as free in the present turn.
-    opened: usize,
+    /// Whether some of it counts as free in the present turn.
+    is_open: bool,
+    /// What that has cost, in steps, which the turn pays.
+    cost: usize,
     /// The shapes whose turn it is and that are not entitled to what others borrow. Whether they are depends on all levels above.
     not_entitled: Vec<Arc<Shape>>,
 }
@@ -39,7 +41,8 @@ impl Aside {
             asides: cluster.set_aside(None),
             leaving: Awaited::default(),
             hold: Hold::default(),
-            opened: 0,
+            is_open: false,
+            cost: 0,
             not_entitled: Vec::new(),
         };
         if !aside.asides.is_empty() {
@@ -51,12 +54,13 @@ impl Aside {
 
     /// Begins the turn of a shape: of the pods that its `gang` is missing, or of the first pod of the shape. What is set aside for pods
     /// like it counts as free now, and what is set aside for pods that stand behind it in its queue. Where the pods are entitled to
-    /// what they ask for, what other queues merely borrow of that counts as free too.
+    /// what they ask for, so does what is set aside for pods of other queues that merely borrow that.
     pub(in crate::decide) fn open_for(&mut self, cluster: &mut Cluster, shape: &Arc<Shape>, gang: Option<WorkloadId>) {
         let is_own = |aside: &SetAside| aside.is_for(shape);
         if self.asides.iter().any(|aside| !aside.borrowed.is_empty()) {
-            let pods = gang.map_or_else(|| first_of(cluster, shape), |gang| first_missing(cluster, gang));
+            let pods = gang.map_or_else(|| first_of(cluster, shape), |gang| all_that_may_get_in(cluster, gang));
             let asked = Asked::by(cluster, &pods);
+            self.cost += asked.cost;
             let lent = self.asides.iter().enumerate();
             let lent: BTreeSet<_> = lent
                 .filter(|(_, aside)| asked.goes_before(cluster, aside))
@@ -77,11 +81,6 @@ impl Aside {
         self.open(cluster, is_own, &BTreeSet::new());
     }
 
-    /// Begins the turn of a gang that is torn, for pods like this one: what others borrow stays taken.
-    pub(in crate::decide) fn open_for_torn(&mut self, cluster: &mut Cluster, shape: &Shape) {
-        self.open(cluster, |aside| aside.is_for(shape), &BTreeSet::new());
-    }
-
     /// Begins the turn of a group as a whole.
     pub(in crate::decide) fn open_for_group(&mut self, cluster: &mut Cluster, group: WorkloadId) {
         self.open(cluster, |aside| aside.shape.group == Some(group), &BTreeSet::new());
@@ -91,14 +90,15 @@ impl Aside {
     fn open(&mut self, cluster: &mut Cluster, is_own: impl Fn(&SetAside) -> bool, lent: &BTreeSet<usize>) {
         let own = self.asides.iter().filter(|aside| is_own(aside));
         let queues: BTreeSet<_> = own.map(|aside| aside.looked_for).collect();
-        if queues.is_empty() && lent.is_empty() && self.opened == 0 {
+        if queues.is_empty() && lent.is_empty() && !self.is_open {
             return;
         }
         let others = self.asides.iter().enumerate();
         let others = others.filter(|(index, aside)| !is_own(aside) && !lent.contains(index));
         cluster.release(&self.hold);
         self.hold = cluster.hold(others.map(|(_, aside)| aside), &self.leaving, &queues);
-        self.opened += 1;
+        self.is_open = true;
+        self.cost += STEPS_OF_ASIDE.saturating_mul(self.asides.len());
     }
 
     /// Ends the turn. Pods that still wait keep what is set aside for them. The turn pays for counting all that again.
@@ -106,9 +106,8 @@ impl Aside {
         for shape in self.not_entitled.drain(..) {
             depend_on_all_levels(cluster, &shape);
         }
-        let opened = std::mem::take(&mut self.opened);
-        if opened > 0 {
-            effort.spend(STEPS_OF_ASIDE.saturating_mul(self.asides.len()).saturating_mul(opened));
+        effort.spend(std::mem::take(&mut self.cost));
+        if std::mem::take(&mut self.is_open) {
             cluster.release(&self.hold);
             self.asides.retain(|aside| cluster.still_waits(aside));
             self.hold = cluster.hold(self.asides.iter(), &self.leaving, &BTreeSet::new());
@@ -126,6 +125,18 @@ fn first_of(cluster: &Cluster, shape: &Arc<Shape>) -> Vec<InLine> {
     let peers = cluster.queue(shape.queue).waiting.peers_of(shape);
     let first = peers.and_then(|(_, peers)| peers.pods.first());
     first.map(|place| (place.pod, Arc::clone(shape))).into_iter().collect()
+}
+
+/// Returns the pods that a gang is missing, first to go first. It returns none where other pods of the gang may get in in their place, which
+/// ask for something else: nothing can be lent to those that then may go to others.
+fn all_that_may_get_in(cluster: &Cluster, gang: WorkloadId) -> Vec<InLine> {
+    let (pods, line) = (first_missing(cluster, gang), line(cluster, gang));
+    let are_alike = || line.iter().all(|(_, shape)| *shape == line[0].1);
+    if pods.len() == line.len() || are_alike() {
+        pods
+    } else {
+        Vec::new()
+    }
 }
 
 /// Makes the next search ask all nodes: what was found out earlier does not hold for the nodes that others borrow.

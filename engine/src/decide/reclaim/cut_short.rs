@@ -103,7 +103,7 @@ impl Look {
             match set {
                 Set::OneByOne(shape, pods) => {
                     for pod in &pods[from..] {
-                        if self.assumed.len() < PODS_PER_LOOK {
+                        if self.assumed.len() < PODS_PER_LOOK && earlier.contains_key(pod) {
                             let (pods, effort) = ([(*pod, Arc::clone(shape))], self.keeping.clone());
                             self.before_borrowers(cluster, &pods, &effort, |look, cluster| {
                                 look.assume_again(cluster, earlier, *pod, shape, false)
@@ -118,7 +118,9 @@ impl Look {
                         let mut pods = pods.iter();
                         pods.all(|(pod, shape)| look.assume_again(cluster, earlier, *pod, shape, true))
                     };
-                    if assumed < PODS_PER_LOOK && self.before_borrowers(cluster, pods, &effort, assume_again) {
+                    let is_kept = pods.iter().all(|(pod, _)| earlier.contains_key(pod));
+                    if is_kept && assumed < PODS_PER_LOOK && self.before_borrowers(cluster, pods, &effort, assume_again)
+                    {
                         self.groups.insert(*id);
                     } else {
                         self.forget_assumptions(cluster, assumed);

@@ -1,7 +1,8 @@
 //! What queues deserve with the pods that wait in them: others are evicted for pods that stay within it, and these go before pods of
 //! other queues that only borrow.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use crate::alternative::Alternative;
 use crate::amounts::{Dimension, Totals};
@@ -41,12 +42,17 @@ pub(super) fn beyond_deserved(
     beyond.map(|(dimension, _)| dimension).collect()
 }
 
+/// What it costs to count what one pod asks for.
+const STEPS_OF_POD: usize = 16;
+
 /// What pods ask for together, whichever of its alternatives each gets.
 pub(super) struct Asked {
     /// The queues of the pods.
     queues: BTreeSet<QueueId>,
     /// The most that they ask for, of each queue and of every queue above it.
     most: BTreeMap<QueueId, Totals>,
+    /// What it cost to find out, in steps.
+    pub(super) cost: usize,
 }
 
 impl Asked {
@@ -55,18 +61,19 @@ impl Asked {
         let mut asked_by = Self {
             queues: BTreeSet::new(),
             most: BTreeMap::new(),
+            cost: 0,
         };
+        let mut by_shape = HashMap::new();
         for (id, shape) in pods {
-            let alternatives = alternatives_of(shape).into_iter();
-            let mut of_pod = BTreeMap::<Dimension, i128>::new();
-            for (dimension, amount) in alternatives.flat_map(|alternative| asked(cluster, *id, alternative)) {
-                let most = of_pod.entry(dimension).or_default();
-                *most = amount.max(*most);
-            }
+            asked_by.cost += STEPS_OF_POD;
+            let most = by_shape.entry(Arc::clone(shape)).or_insert_with(|| {
+                asked_by.cost += STEPS_OF_POD * shape.task.alternatives.len();
+                most_asked(cluster, *id, shape)
+            });
             asked_by.queues.insert(shape.queue);
             for level in cluster.ancestry(shape.queue) {
                 let of_level = asked_by.most.entry(level).or_default();
-                for (dimension, amount) in &of_pod {
+                for (dimension, amount) in &*most {
                     of_level.add(*dimension, *amount);
                 }
             }
@@ -74,14 +81,26 @@ impl Asked {
         asked_by
     }
 
-    /// Whether the pods may go before the pod that something is set aside for: that one borrows what they ask for and their queue, or one above
-    /// it, deserves by its spec. Pods of one queue keep their order.
+    /// Whether the pods may go before the pod that something is set aside for. They may if that pod borrows what they ask for, and if the queue
+    /// of each of them that asks for it, or a queue above, deserves it by its spec. Pods of one queue keep their order.
     pub(super) fn goes_before(&self, cluster: &Cluster, aside: &SetAside) -> bool {
-        let is_deserved = |dimension: &Dimension| {
-            let mut levels = self.most.iter().filter(|(_, most)| most.get(*dimension) > 0);
-            levels.any(|(level, _)| cluster.deserved_by_spec(*level, *dimension).is_some())
+        let asking = |dimension: Dimension| {
+            let queues = self.queues.iter().copied();
+            queues.filter(move |queue| self.most.get(queue).is_some_and(|most| most.get(dimension) > 0))
         };
-        !self.queues.contains(&aside.shape.queue) && aside.borrowed.iter().any(is_deserved)
+        let is_deserved = |queue, dimension| {
+            let mut levels = cluster.ancestry(queue);
+            levels.any(|level| cluster.deserved_by_spec(level, dimension).is_some())
+        };
+        let asked = || {
+            aside
+                .borrowed
+                .iter()
+                .filter(|dimension| asking(**dimension).next().is_some())
+        };
+        !self.queues.contains(&aside.shape.queue)
+            && asked().next().is_some()
+            && asked().all(|dimension| asking(*dimension).all(|queue| is_deserved(queue, *dimension)))
     }
 
     /// Whether with all of the pods their queues, and every queue above them, stay within what they deserve.
@@ -91,6 +110,17 @@ impl Asked {
                 .all(|(dimension, amount)| stays_within(cluster, *level, dimension, amount))
         })
     }
+}
+
+/// Returns the most that a pod of this shape asks for of each dimension, by any of its alternatives.
+fn most_asked(cluster: &Cluster, id: PodId, shape: &Shape) -> BTreeMap<Dimension, i128> {
+    let alternatives = alternatives_of(shape).into_iter();
+    let mut most = BTreeMap::new();
+    for (dimension, amount) in alternatives.flat_map(|alternative| asked(cluster, id, alternative)) {
+        let known = most.entry(dimension).or_default();
+        *known = amount.max(*known);
+    }
+    most
 }
 
 /// Whether a queue that gets so much more of a dimension has no more than it deserves.

@@ -104,16 +104,20 @@ fn who_has_all_that_it_deserves_of_one_card_gets_the_other() {
 
 /// Queue `c` deserves the idle A that the gang borrows while its victim goes; `d` deserves none.
 fn borrowing() -> World {
+    borrowing_idle(1)
+}
+
+/// The same with so many idle A.
+fn borrowing_idle(idle: i64) -> World {
     let mut world = borrowed();
-    world.node(&node("n1").cards("A", 3));
-    world.queue(&plain("a").deserved_cards(r#"{"A": 1, "H": 0}"#));
+    world.node(&node("n1").cards("A", 2 + idle));
     world.queue(&plain("c").deserved_cards(r#"{"A": 1}"#));
     world.queue(&plain("d").deserved_cards(r#"{"A": 0}"#));
     world.pod(&of_a(2, "A", "n1"));
-    gang(&mut world, 2);
+    gang(&mut world, 1 + idle);
     world.wait(5);
     let evicted = victims(&mut world);
-    assert_eq!(evicted.len(), 1, "the other gets the idle one");
+    assert_eq!(evicted.len(), 1, "the others get the idle ones");
     world.pod(&of_a(usize::from(evicted[0] != "a-0"), "H", "n2").deleted(LONG));
     world.wait(2);
     assert_eq!(victims(&mut world), [""; 0]);
@@ -172,6 +176,41 @@ fn a_gang_that_deserves_what_another_borrows_meanwhile_gets_in() {
     world.group(&group("theirs", 2).queue("c"));
     world.pods((0..2).map(|index| pod(&format!("c-{index}")).of("theirs").queue("c").asks("A", 1)));
     assert_eq!(let_in(&mut world), ["c-0", "c-1"]);
+}
+
+/// A gang is lent nothing of which a part would go to a pod that asks for something else.
+#[test]
+fn a_gang_is_lent_nothing_where_others_of_it_may_get_in() {
+    let mut world = borrowing();
+    world.node(
+        &node("n1")
+            .cards("A", 3)
+            .offers("cpu", "3")
+            .label("kubernetes.io/hostname", "n1"),
+    );
+    world.group(&group("one", 1).queue("c"));
+    world.pod(&pod("one-0").of("one").queue("c").asks("A", 1).selects("no", "node"));
+    world.pod(
+        &pod("one-1")
+            .of("one")
+            .queue("c")
+            .requests("cpu", "1")
+            .selects("kubernetes.io/hostname", "n1"),
+    );
+    assert_eq!(let_in(&mut world), [""; 0]);
+}
+
+/// Nor to a queue that deserves nothing, which could not be made to give it back.
+#[test]
+fn a_gang_is_lent_nothing_for_a_queue_that_deserves_none_of_it() {
+    let mut world = borrowing_idle(2);
+    world.queue(&plain("e"));
+    world.group(&group("theirs", 2).queue("c"));
+    world.pod(&pod("c-0").of("theirs").queue("c").asks("A", 1));
+    world.pod(&pod("e-0").of("theirs").queue("e").asks("A", 1));
+    assert_eq!(let_in(&mut world), [""; 0]);
+    world.queue(&plain("e").deserved_cards(r#"{"A": 1}"#));
+    assert_eq!(let_in(&mut world), ["c-0", "e-0"]);
 }
 
 /// Who comes to deserve it later is looked at then, though his queue had nothing to judge.
