@@ -49,7 +49,7 @@ pub fn of_events(events: &[Event], pods: &[Pod]) -> Vec<Entry> {
         .filter_map(|pod| pod.metadata.uid.clone())
         .collect();
     let uid = |event: &Event| event.involved_object.uid.clone();
-    // The eviction of a pod is reported before it is tried, so a refused one is reported too.
+    // An eviction that was accepted may have had no effect, and a later try of it be refused: then the pod was not evicted.
     let refused: Vec<_> = events
         .iter()
         .filter(|event| event.reason.as_deref() == Some(Happening::EvictionRefused.as_str()))

@@ -22,7 +22,7 @@ struct Lapse {
     times: u32,
     /// Until when no further reservations are made.
     until: Timestamp,
-    /// For how long in all other reservations were held and given up without use since then.
+    /// For how long further reservations were held and then given up without use since then, added up.
     given_up: SignedDuration,
     /// When any of this was last noted.
     noted: Timestamp,

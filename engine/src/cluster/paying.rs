@@ -94,8 +94,8 @@ impl Cluster {
         }
     }
 
-    /// Has the pod pay for each shared claim whose turn it is, after a pod has come to be charged or no longer is, unless
-    /// the paying pod is just being let in. A pod whose quota was given back, while its deletion takes for ever, leaves
+    /// Settles who pays for the claims that a pod shares, when the pod has come to be charged or no longer is. For each
+    /// claim, the pod whose turn it is by now pays, unless the pod that pays is just being let in. A pod whose quota was given back, while its deletion takes for ever, leaves
     /// its claims to others: these would otherwise have the devices at nobody's cost.
     pub(super) fn settle_payers(&mut self, id: PodId) {
         let Some(pod) = self.pod(id) else { return };

@@ -62,7 +62,7 @@ pub struct Waits {
     pub shape: Arc<Shape>,
     /// Its place among these.
     pub place: Place,
-    /// Since when it waits. Before that, another gate held it, or nothing was known of it.
+    /// Since when it waits. Before that, another gate held it, or it was not there.
     pub since: Timestamp,
     /// What counts as requested while it waits: its first card.
     pub asked: Charge,

@@ -437,7 +437,7 @@ impl Cluster {
     }
 
     /// Counts a waiting pod as let in, to see what else would be possible. As with any pod that is only being let in, the
-    /// pod's group has not started, and no timeout takes the pod back.
+    /// pod's group has not started, and the pod is neither evicted for others nor taken back by a timeout.
     pub(crate) fn assume_admitted(
         &mut self,
         id: PodId,

@@ -147,8 +147,8 @@ pub(crate) struct Census {
     pub not_asked: usize,
 }
 
-/// Returns the nodes of which something is set aside for pods of other shapes; while messages are written, that counts as taken
-/// nowhere else. Returns no node for a pod of a group: the nodes may have room for it and not for the others.
+/// Returns the nodes of which something is set aside that pods of this shape may not have. While messages are written, what is set
+/// aside does not count as taken, so it is looked up here. Returns no node for a pod of a group: the nodes may have room for it and not for the others.
 pub(crate) fn kept_for_others(cluster: &Cluster, shape: &Shape) -> BTreeSet<NodeId> {
     if shape.group.is_some() {
         return BTreeSet::new();

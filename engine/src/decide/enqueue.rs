@@ -307,7 +307,7 @@ pub(crate) fn lacks_still(cluster: &Cluster, id: WorkloadId, queue: QueueId, dem
     })
 }
 
-/// Whether others are to give back what a workload asks for. They are where its queue says what it deserves or is guaranteed, and
+/// Whether others are to give back what a workload asks for. That is so if its queue says what it deserves or is guaranteed and
 /// stays within that with the workload, and no level above deserves less than that by itself. Whether there is enough to give
 /// back shows once its pods wait.
 fn is_owed_by_others(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> bool {

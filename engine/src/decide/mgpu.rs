@@ -159,8 +159,8 @@ pub(super) fn request<'s>(cluster: &Cluster, shape: &'s Shape) -> Option<&'s Mgp
     request.filter(|_| cluster.configuration().mgpu.enable)
 }
 
-/// Returns the mGPU request of a pod that gets its cards when it is let in. It does where it is pinned to its cards, or pinned to
-/// its node by `CrossQuota`, whatever `admitOn` says.
+/// Returns the mGPU request of a pod that gets its cards when it is let in: under `admitOn: fit`, and whatever `admitOn` says
+/// where pods are pinned to their cards, or this one to its node by `CrossQuota`.
 pub(super) fn request_now<'s>(cluster: &Cluster, shape: &'s Shape) -> Option<&'s MgpuRequest> {
     let on_quota = cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
     request(cluster, shape).filter(|_| !on_quota || pins(cluster) || cross_quota::governs(cluster, shape))

@@ -195,7 +195,7 @@ fn alternatives_with_room<'s>(
 
 /// Whether a pod of this shape is charged for no card. An error says why it can't be charged for what it asks.
 pub(crate) fn names_none(cluster: &Cluster, shape: &Shape) -> Result<bool, Reason> {
-    // Under `capacity`, a queue without card quotas is limited in the resource itself.
+    // Under `capacity`, a queue that names no card of the resource is limited in the resource itself.
     let strict = cluster.configuration().queue_plugin == QueuePlugin::CapacityCard;
     match shape.task.naming {
         Naming::Refused(reason) => Err(reason),

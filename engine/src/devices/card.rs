@@ -55,7 +55,7 @@ impl DeviceCard {
                         kind: CardKind::Whole,
                     }),
                     "mig" => {
-                        // The device plugin makes resource names the same way: of `1g.10gb+me`, since a resource name can't have a plus.
+                        // As the device plugin makes a resource name of a profile such as `1g.10gb+me`: a resource name can't have a plus.
                         let profile = named("profile")?.replace('+', ".");
                         Some(Self {
                             name: format!("{product}/mig-{profile}-mixed"),

@@ -69,7 +69,7 @@ impl Hash for DevicesWanted {
 /// What else limits the devices that may meet a pod's claims.
 #[derive(Debug, Default, Clone)]
 pub struct Meant<'c> {
-    /// If set, only these cards may be used.
+    /// If set, of the devices that are cards only these cards may be used. Other devices are not limited by it.
     pub cards: Option<&'c BTreeSet<&'c str>>,
     /// If set, only the alternatives that come to this charge may be used.
     pub charged: Option<Charged<'c>>,

@@ -131,7 +131,7 @@ impl Question {
         needed <= there.into_iter().filter(|is_there| *is_there).count()
     }
 
-    /// Returns the requests, ordered by how little choice they leave, the least first. Requests that mean the same become one, and a request
+    /// Returns the requests, those that leave the least choice first. Requests that mean the same become one, and a request
     /// that can always be met is left out.
     fn ordered(&self) -> Vec<Wanted> {
         let mut requests: Vec<Wanted> = Vec::with_capacity(self.requests.len());

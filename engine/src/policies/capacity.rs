@@ -3,8 +3,9 @@
 //! Everything here is about one dimension at a time, a Kubernetes resource or a card. Both are counted alike, so cards get `deserved`,
 //! `guarantee` and parents by the same rules (the Capacity Card document's **Future Work**).
 
-/// Returns the most that a queue may have of a dimension (**Key design**: `realCapability`): its capability, less what is kept free for its
-/// siblings. A queue always may have its own guarantee, even where more is guaranteed to all queues than there is at the moment.
+/// Returns the most that a queue may have of a dimension (**Key design**: `realCapability`): its capability, but no more than what
+/// `available` leaves beside what is kept free for its siblings. That is never less than the queue's own guarantee, even where more is
+/// guaranteed to all queues than there is at the moment.
 ///
 /// `available` is what its parent may have, or what the cluster has; none where nothing limits it.
 pub fn real_capability(

@@ -23,7 +23,7 @@ pub struct Candidate {
     pub apart: Option<usize>,
 }
 
-/// The most steps of the search for one node. After that, a set is put together without looking for the best.
+/// The most steps of one search: for one node, among the candidates up to one priority. After that, a set is put together without looking for the best.
 pub(crate) const MOST_STEPS: u64 = 20_000;
 
 /// The cost of asking whether a set suffices, in steps.

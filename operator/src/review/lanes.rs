@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 /// How many questions may wait. Further ones are told to come again.
 const QUESTIONS_AHEAD: usize = 64;
-/// How many of them one user may ask.
+/// How many of the waiting questions one user may have.
 const QUESTIONS_OF_ONE: usize = 8;
 
 /// Why a question can't wait.

@@ -23,8 +23,8 @@ pub fn rules(object: &RawValue) -> Findings {
     match serde_json::from_str::<PodGroup<'_>>(object.get()) {
         Ok(group) => {
             let mut findings = Findings::default();
-            // The cards of the request need not be the cards that the pods name: once the first pod exists, the request has
-            // no effect.
+            // The cards of the request need not be the cards that the pods name: once the first pod is let in, the request
+            // has no effect.
             check_card_request(&group.metadata.annotations, &mut findings);
             // If the operator can't read this, all pods of the group wait.
             let least = group.spec.min_resources.as_ref().map(min_resources).transpose();

@@ -73,8 +73,9 @@ impl Cluster {
     }
 
     /// Whether a pod that names neither queue nor card asks for cards that are charged all the same: its namespace names a
-    /// queue, or no cards are free. A pod that was charged once stays charged. So does a pod that was let in and charged,
-    /// whatever can be said of its claims at the moment: their devices may not be shown for a while.
+    /// queue, or the configuration charges pods that name no queue (`unqueuedCards: charge`). A pod that was charged once
+    /// stays charged for as long as it may be for cards. A pod with claims that was let in and charged for its cards stays
+    /// charged in any case: their devices may not be shown for a while.
     pub(super) fn asks_for_charged_cards(&self, reading: &Reading, namespace: &str, known: Option<PodId>) -> bool {
         let old = known.and_then(|id| self.pod(id));
         let old = old.filter(|old| old.queue.is_some_and(|queue| !self.queue(queue).is_nameless()));

@@ -1,5 +1,5 @@
-//! Pods that no queue was charged for and that come to be charged, since their namespace names a queue now or no cards are
-//! free; and pods that cease to be charged.
+//! Pods that no queue was charged for and that come to be charged, since their namespace names a queue now, or the
+//! configuration charges pods that name no queue (`unqueuedCards`); and pods that cease to be charged.
 
 use std::sync::Arc;
 

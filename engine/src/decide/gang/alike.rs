@@ -20,8 +20,9 @@ use crate::lacking::Lacking;
 pub(super) struct Likeness {
     lacking: Lacking,
     is_started: bool,
-    /// Whether the group asks for cards itself, which has been checked then; the next field is what is kept for its pods alone.
+    /// Whether the group itself asks for cards, so that what it asks for has been checked.
     asks_for_cards: bool,
+    /// What is kept for its pods alone, by queue.
     reserved: Vec<(QueueId, Demand)>,
     /// The group, where pods are evicted for it: what is set aside for it is not for a gang like it.
     served: Option<WorkloadId>,

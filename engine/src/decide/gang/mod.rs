@@ -132,7 +132,7 @@ impl Cause {
 
     /// Adds what keeps other pods out. Where the queue can't take the pods that come first, others of the gang may get in in
     /// their place, so what keeps these out matters too. If the only reason is that the queue can't take them as a whole either,
-    /// it is not known which nodes would offer them other cards.
+    /// it is not known which nodes would let in others of the gang that the queue could take, so every node matters.
     fn beside(self, others: Option<Self>) -> Self {
         Self {
             nodes_matter: others.is_none_or(|others| others.nodes_matter),

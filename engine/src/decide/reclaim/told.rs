@@ -1,4 +1,4 @@
-//! What the pods are told that are evicted.
+//! What evicted pods are told.
 
 use std::sync::Arc;
 
