@@ -112,7 +112,10 @@ async fn three_levels_of_queues_limit_together_and_are_protected_at_the_door() -
     })
     .await?;
     let text = refused(&["delete", "queue", "company-speech"], None).await?;
-    assert!(text.contains("queue \"company-speech\" has pods ("), "{text}");
+    assert!(
+        text.contains("queue \"company-speech\" has pods that were let in ("),
+        "{text}"
+    );
     let lab = part("lab", "company-speech", 1).build().to_string();
     let text = refused(&["create", "-f", "-"], Some(lab)).await?;
     assert!(text.contains("queue \"company-speech\" has pods"), "{text}");
