@@ -137,6 +137,11 @@ impl SetAside {
         self.is_by_eviction
     }
 
+    /// The dimensions that the pod is charged for.
+    pub(crate) fn charged(&self) -> impl Iterator<Item = Dimension> + '_ {
+        self.charge.amounts.iter().map(|(dimension, _)| dimension)
+    }
+
     /// Whether pods of this shape may have it in their turn: pods like the one that it is for, pods of the same group, and
     /// pods that go before it in its queue.
     pub(crate) fn is_for(&self, shape: &Shape) -> bool {
@@ -405,6 +410,13 @@ impl Cluster {
     pub(super) fn give_up(&mut self, asides: &[SetAside]) {
         if !asides.is_empty() {
             self.top.rose();
+        }
+        // It counted as taken in its queue and in every queue above: pods of others may have been refused by one of these.
+        let queues: BTreeSet<_> = asides.iter().map(|aside| aside.shape.queue).collect();
+        for queue in queues {
+            if self.queues.get(queue).is_some() {
+                self.room_grew(queue);
+            }
         }
         for room in asides.iter().filter_map(|aside| aside.room.as_ref()) {
             if let Some(node) = self.nodes.id(&room.node) {

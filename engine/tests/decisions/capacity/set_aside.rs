@@ -465,3 +465,35 @@ fn who_waits_for_what_comes_free_anyway_keeps_what_is_lacking_alone() {
     world.pods((0..7).map(|index| pod(&format!("a-{index}")).queue("a").asks("A", 1).created(index)));
     assert_eq!(let_in(&mut world).len(), 7);
 }
+
+/// The queue above both refused the pod, and nothing that it depends on was given back but what was set aside.
+#[test]
+fn who_was_refused_above_by_what_is_set_aside_gets_in_when_that_is_given_up() {
+    let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1, enableHierarchy: true"));
+    world.node(&node("n1").cards("A", 4).label("kubernetes.io/hostname", "n1"));
+    world.node(&node("n2").cards("A", 8));
+    world.queue(&plain("above").quota(r#"{"A": 8}"#));
+    world.queue(&plain("one").parent("above"));
+    world.queue(&plain("other").parent("above").deserved_cards(r#"{"A": 4}"#));
+    world.queue(&plain("lender").deserved_cards(r#"{"A": 0}"#));
+    let victim = pod("victim").queue("lender").asks("A", 4).assigned("A").on("n1");
+    world.pod(&victim);
+    world.pod(
+        &pod("claimant")
+            .queue("other")
+            .asks("A", 4)
+            .selects("kubernetes.io/hostname", "n1"),
+    );
+    world.wait(5);
+    assert_eq!(victims(&mut world), ["victim"]);
+    world.pod(&victim.deleted(100_000));
+    world.pod(&pod("large").queue("one").asks("A", 6));
+    assert_eq!(let_in(&mut world), [""; 0]);
+    world.remove_pod("victim");
+    world.remove_pod("claimant");
+    world.wait(2);
+    // The round that gives it up is over by then.
+    let at_once = let_in(&mut world);
+    let then = let_in(&mut world);
+    assert_eq!([at_once, then].concat(), ["large"]);
+}
