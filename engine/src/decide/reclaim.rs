@@ -312,7 +312,8 @@ impl Look {
         let asked = Asked::by(cluster, pods);
         effort.spend(asked.cost);
         let goes_before = |aside: &&SetAside| asked.goes_before(cluster, aside);
-        if !self.others.iter().any(|aside| goes_before(&aside)) {
+        let is_lent = self.others.iter().any(|aside| goes_before(&aside)) && asked.is_within_own_deserved(cluster);
+        if !is_lent {
             return look(self, cluster);
         }
         let kept = self.others.iter().filter(|aside| !goes_before(aside));

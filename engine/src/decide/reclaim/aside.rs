@@ -68,12 +68,14 @@ impl Aside {
                 .collect();
             if !lent.is_empty() {
                 let shapes: HashSet<_> = pods.iter().map(|(_, shape)| Arc::clone(shape)).collect();
-                self.open(cluster, is_own, &lent);
-                if asked.is_within_deserved(cluster) {
-                    for shape in &shapes {
-                        search_all_again(cluster, shape);
+                if asked.is_within_own_deserved(cluster) {
+                    self.open(cluster, is_own, &lent);
+                    if asked.is_within_deserved(cluster) {
+                        for shape in &shapes {
+                            search_all_again(cluster, shape);
+                        }
+                        return;
                     }
-                    return;
                 }
                 self.not_entitled.extend(shapes);
             }

@@ -10,9 +10,13 @@ use super::{Grant, Look, PODS_PER_LOOK};
 use crate::cluster::Cluster;
 use crate::cluster::aside::SetAside;
 use crate::cluster::waiting::Shape;
+use crate::decide::line::InLine;
 use crate::decide::{fit, trail_pod};
 use crate::ids::{NodeId, PodId, QueueId};
 use crate::trail::Trail;
+
+/// How many steps of a look that is cut short go into counting what others borrow as free for pods that keep something.
+const STEPS_TO_KEEP: u64 = 1 << 20;
 
 /// What the look before has set aside, by the pods that it is for.
 type Earlier = BTreeMap<PodId, SetAside>;
@@ -104,8 +108,7 @@ impl Look {
                 Set::OneByOne(shape, pods) => {
                     for pod in &pods[from..] {
                         if self.assumed.len() < PODS_PER_LOOK && earlier.contains_key(pod) {
-                            let (pods, effort) = ([(*pod, Arc::clone(shape))], self.keeping.clone());
-                            self.before_borrowers(cluster, &pods, &effort, |look, cluster| {
+                            self.keep_before_borrowers(cluster, &[(*pod, Arc::clone(shape))], |look, cluster| {
                                 look.assume_again(cluster, earlier, *pod, shape, false)
                             });
                         }
@@ -113,14 +116,12 @@ impl Look {
                 }
                 Set::Together(id, pods) => {
                     let assumed = self.assumed.len();
-                    let effort = self.keeping.clone();
                     let assume_again = |look: &mut Self, cluster: &mut Cluster| {
                         let mut pods = pods.iter();
                         pods.all(|(pod, shape)| look.assume_again(cluster, earlier, *pod, shape, true))
                     };
                     let is_kept = pods.iter().all(|(pod, _)| earlier.contains_key(pod));
-                    if is_kept && assumed < PODS_PER_LOOK && self.before_borrowers(cluster, pods, &effort, assume_again)
-                    {
+                    if is_kept && assumed < PODS_PER_LOOK && self.keep_before_borrowers(cluster, pods, assume_again) {
                         self.groups.insert(*id);
                     } else {
                         self.forget_assumptions(cluster, assumed);
@@ -128,6 +129,21 @@ impl Look {
                 }
             }
         }
+    }
+
+    /// Keeps what pods had before, [before borrowers](Self::before_borrowers), as long as there are steps for that. Then it is looked at beside all
+    /// that is set aside.
+    fn keep_before_borrowers(
+        &mut self,
+        cluster: &mut Cluster,
+        pods: &[InLine],
+        keep: impl FnOnce(&mut Self, &mut Cluster) -> bool,
+    ) -> bool {
+        if self.keeping.spent() > STEPS_TO_KEEP {
+            return keep(self, cluster);
+        }
+        let effort = self.keeping.clone();
+        self.before_borrowers(cluster, pods, &effort, keep)
     }
 
     fn assume_again(

@@ -81,26 +81,39 @@ impl Asked {
         asked_by
     }
 
-    /// Whether the pods may go before the pod that something is set aside for. They may if that pod borrows what they ask for, and if the queue
-    /// of each of them that asks for it, or a queue above, deserves it by its spec. Pods of one queue keep their order.
+    /// Whether the pods may go before the pod that something is set aside for. They may if that pod borrows something that they ask for. And of
+    /// all that is set aside, the queue of each of them, or a queue above, must deserve by its spec what it asks for: what that pod borrows, and
+    /// what its own queue deserves. Otherwise they could not be made to give it back. Pods of one queue keep their order.
     pub(super) fn goes_before(&self, cluster: &Cluster, aside: &SetAside) -> bool {
         let asking = |dimension: Dimension| {
             let queues = self.queues.iter().copied();
             queues.filter(move |queue| self.most.get(queue).is_some_and(|most| most.get(dimension) > 0))
         };
-        let is_deserved = |queue, dimension| {
+        let is_deserved_in = |queue, dimension| {
             let mut levels = cluster.ancestry(queue);
             levels.any(|level| cluster.deserved_by_spec(level, dimension).is_some())
         };
-        let asked = || {
-            aside
-                .borrowed
-                .iter()
-                .filter(|dimension| asking(**dimension).next().is_some())
-        };
+        let is_asked = |dimension: &Dimension| asking(*dimension).next().is_some();
+        let borrowed = || aside.borrowed.iter().copied();
+        let matters =
+            |dimension: &Dimension| aside.borrowed.contains(dimension) || is_deserved_in(aside.shape.queue, *dimension);
         !self.queues.contains(&aside.shape.queue)
-            && asked().next().is_some()
-            && asked().all(|dimension| asking(*dimension).all(|queue| is_deserved(queue, *dimension)))
+            && borrowed().any(|dimension| is_asked(&dimension))
+            && borrowed()
+                .chain(aside.charged())
+                .filter(matters)
+                .all(|dimension| asking(dimension).all(|queue| is_deserved_in(queue, dimension)))
+    }
+
+    /// Whether with all of the pods their own queues stay within what they deserve. What is set aside for pods of other queues changes nothing
+    /// about that.
+    pub(super) fn is_within_own_deserved(&self, cluster: &Cluster) -> bool {
+        let own = self.queues.iter();
+        let mut own = own.filter_map(|queue| Some((*queue, self.most.get(queue)?)));
+        own.all(|(queue, most)| {
+            most.iter()
+                .all(|(dimension, amount)| stays_within(cluster, queue, dimension, amount))
+        })
     }
 
     /// Whether with all of the pods their queues, and every queue above them, stay within what they deserve.

@@ -124,6 +124,18 @@ fn borrowing_idle(idle: i64) -> World {
     world
 }
 
+/// The node of the idle A, with CPU for one more pod.
+fn full_but_for_one() -> Object {
+    let node = node("n1").cards("A", 3).offers("cpu", "3");
+    node.label("kubernetes.io/hostname", "n1")
+}
+
+/// A pod without cards that can go there alone.
+fn beside(name: &str) -> Object {
+    let pod = pod(name).requests("cpu", "1");
+    pod.selects("kubernetes.io/hostname", "n1")
+}
+
 #[test]
 fn what_a_gang_borrows_meanwhile_is_kept_from_who_would_borrow_it() {
     let mut world = borrowing();
@@ -135,19 +147,9 @@ fn what_a_gang_borrows_meanwhile_is_kept_from_who_would_borrow_it() {
 #[test]
 fn the_room_of_what_a_gang_borrows_meanwhile_is_kept_from_who_asks_for_something_else() {
     let mut world = borrowing();
-    world.node(
-        &node("n1")
-            .cards("A", 3)
-            .offers("cpu", "3")
-            .label("kubernetes.io/hostname", "n1"),
-    );
+    world.node(&full_but_for_one());
     world.queue(&plain("e"));
-    world.pod(
-        &pod("e-0")
-            .queue("e")
-            .requests("cpu", "1")
-            .selects("kubernetes.io/hostname", "n1"),
-    );
+    world.pod(&beside("e-0").queue("e"));
     world.pod(&pod("e-1").queue("e").asks("A", 1));
     assert_eq!(let_in(&mut world), [""; 0]);
     world.remove_pod("g-0");
@@ -182,21 +184,10 @@ fn a_gang_that_deserves_what_another_borrows_meanwhile_gets_in() {
 #[test]
 fn a_gang_is_lent_nothing_where_others_of_it_may_get_in() {
     let mut world = borrowing();
-    world.node(
-        &node("n1")
-            .cards("A", 3)
-            .offers("cpu", "3")
-            .label("kubernetes.io/hostname", "n1"),
-    );
+    world.node(&full_but_for_one());
     world.group(&group("one", 1).queue("c"));
     world.pod(&pod("one-0").of("one").queue("c").asks("A", 1).selects("no", "node"));
-    world.pod(
-        &pod("one-1")
-            .of("one")
-            .queue("c")
-            .requests("cpu", "1")
-            .selects("kubernetes.io/hostname", "n1"),
-    );
+    world.pod(&beside("one-1").of("one").queue("c"));
     assert_eq!(let_in(&mut world), [""; 0]);
 }
 
@@ -211,6 +202,18 @@ fn a_gang_is_lent_nothing_for_a_queue_that_deserves_none_of_it() {
     assert_eq!(let_in(&mut world), [""; 0]);
     world.queue(&plain("e").deserved_cards(r#"{"A": 1}"#));
     assert_eq!(let_in(&mut world), ["c-0", "e-0"]);
+}
+
+/// Nor does who deserves only its CPU get the card that goes with it.
+#[test]
+fn what_is_borrowed_of_cpu_alone_brings_nobody_a_card_that_it_deserves_none_of() {
+    let mut world = borrowing();
+    world.queue(&plain("b").deserved_cards(r#"{"A": 1, "H": 2}"#).deserved("cpu", "1"));
+    world.queue(&plain("e").deserved("cpu", "100"));
+    world.wait(2);
+    victims(&mut world);
+    world.pod(&pod("e-0").queue("e").asks("A", 1));
+    assert_eq!(let_in(&mut world), [""; 0]);
 }
 
 /// Who comes to deserve it later is looked at then, though his queue had nothing to judge.
