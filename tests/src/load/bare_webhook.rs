@@ -4,6 +4,7 @@
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
 use actix_web::{App, HttpResponse, HttpServer, rt, web};
@@ -28,6 +29,10 @@ use crate::workloads;
 
 /// Larger than any pod that the API server takes.
 const MOST_BYTES: usize = 8 << 20;
+
+/// For as long as the API server may leave a connection unused between two reviews, as at Cardgate's webhook: closed before that,
+/// a connection may be closed under a review that is on its way, and the pod is refused.
+const KEEP_ALIVE: Duration = Duration::from_mins(2);
 
 /// A running bare webhook, on a thread of its own so that its CPU time can be told from the creators'.
 pub(super) struct BareWebhook {
@@ -86,6 +91,7 @@ fn serve(listener: TcpListener, tls: ServerConfig, started: oneshot::Sender<(Ser
                 .route("/", web::post().to(answer))
         })
         .workers(1)
+        .keep_alive(KEEP_ALIVE)
         .disable_signals()
         .listen_rustls_0_23(listener, tls)?
         .run();
