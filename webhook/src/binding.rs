@@ -29,6 +29,6 @@ pub fn judge(binding: &Metadata<Text<'_>>, user: &str, schedulers: &[String]) ->
     }
     Err(Denial::BindingKeys {
         keys: few(ours.into_iter().map(|(_, key)| excerpt(key))),
-        user: user.to_owned(),
+        user: excerpt(user).into_owned(),
     })
 }

@@ -13,6 +13,7 @@ use thiserror::Error;
 use tracing::{debug, info, warn};
 
 use crate::binding;
+use crate::brief::brief;
 use crate::denial::Denial;
 use crate::endpoint::Endpoint;
 use crate::job::hold;
@@ -20,7 +21,7 @@ use crate::knowledge::Knowledge;
 use crate::lookup::{ASKING, LookupError, Lookups};
 use crate::patch::{Options, PodPatch};
 use crate::pod::{Admitted, judge};
-use crate::review::{self, Answer, CreateRequest, RawRequest, Request, ReviewError, shorten};
+use crate::review::{self, Answer, CreateRequest, RawRequest, Request, ReviewError};
 use crate::stop::Stop;
 use crate::validate::{advice, queue, workload};
 use crate::view::{Fresh, Lookup, View};
@@ -174,7 +175,7 @@ impl Door {
         });
         reply.unwrap_or_else(|failure| {
             // The error text may quote what was sent.
-            let text = shorten(failure.to_string());
+            let text = brief(&failure);
             warn!(path = endpoint.path(), status = failure.status(), "{text}");
             Reply {
                 status: failure.status(),
@@ -250,7 +251,7 @@ impl Door {
                         user = request.username(),
                         reason = denial.reason(),
                         "Binding refused: {}",
-                        shorten(denial.to_string())
+                        brief(&denial)
                     );
                     self.deny(request, denial)
                 }
@@ -339,7 +340,7 @@ impl Door {
                 user,
                 reason = denial.reason(),
                 "pod refused: {}",
-                shorten(denial.to_string())
+                brief(denial)
             ),
         }
         Ok(judged)
@@ -431,6 +432,9 @@ fn unknown_kind<O, P>(endpoint: Endpoint, request: &Request<'_, O, P>) -> Denial
     }
 }
 
+/// How much of a name the log shows, in bytes: no object has a longer one.
+const LONGEST_NAME: usize = 253;
+
 /// An annotation of a pod, as the log shows it: cut, so that no user can fill the log.
 fn logged<'p>(pod: &'p Pod<Text<'_>>, key: &str) -> Option<Cow<'p, str>> {
     pod.metadata.annotations.get(key).map(excerpt)
@@ -439,7 +443,7 @@ fn logged<'p>(pod: &'p Pod<Text<'_>>, key: &str) -> Option<Cow<'p, str>> {
 /// A pod's name, or the prefix from which the API server will generate one.
 fn display_name<'p>(name: &'p str, pod: &'p Pod<Text<'_>>) -> &'p str {
     match (name, &pod.metadata.generate_name) {
-        ("", Some(prefix)) => prefix.as_ref(),
+        ("", Some(prefix)) => &prefix.as_ref()[..prefix.as_ref().floor_char_boundary(LONGEST_NAME)],
         _ => name,
     }
 }

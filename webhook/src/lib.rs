@@ -14,6 +14,7 @@
 #[cfg(feature = "server")]
 pub mod api_lookups;
 mod binding;
+mod brief;
 mod cross_quota;
 pub mod denial;
 pub mod door;

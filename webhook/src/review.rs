@@ -2,17 +2,16 @@
 //!
 //! A request is parsed into a lean view that borrows from the body. An answer is serialised in one go.
 
-use std::borrow::Cow;
-
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
-use crds::bounds::{excerpt, printable};
+use crds::bounds::excerpt;
 use crds::lean::Text;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use crate::brief::brief;
 use crate::denial::Denial;
 use crate::patch::PodPatch;
 use crate::warning::Warning;
@@ -25,13 +24,12 @@ const KIND: &str = "AdmissionReview";
 const NODE_USER: &str = "system:node:";
 /// The group that all users of nodes belong to.
 const NODE_GROUP: &str = "system:nodes";
-/// The longest text in a review's answer, in characters. Messages quote what users write, which can be long.
-const MAX_TEXT: usize = 1000;
+/// The longest text that names something in a request, in bytes. Kubernetes' names have 253 at most; users' names may be longer, but an
+/// API server gets none that comes near this.
+const MAX_NAME: usize = 4096;
 /// How many warnings an answer has. The API server passes on 4,096 characters of warnings; if they are longer, it cuts each
 /// to 256.
 const MOST_WARNINGS: usize = 16;
-/// How many characters at the end of a text that is too long are kept; the remedy stands there.
-const KEPT_END: usize = 300;
 
 /// Why a body is not a review.
 #[derive(Debug, Error)]
@@ -46,6 +44,9 @@ pub enum ReviewError {
     /// A review without an essential field.
     #[error("the {KIND} has no {0}: send one")]
     Missing(&'static str),
+    /// A review that calls something by a name that nothing has.
+    #[error("the {KIND}'s {0} is longer than {MAX_NAME} bytes: nothing has such a name")]
+    Long(&'static str),
 }
 
 #[derive(Deserialize)]
@@ -142,10 +143,28 @@ where
     if request.uid().is_empty() {
         return Err(ReviewError::Missing("request.uid"));
     }
-    Ok(request)
+    let long = request.names().into_iter().find(|(_, name)| name.len() > MAX_NAME);
+    match long.map(|(field, _)| field) {
+        Some(field) => Err(ReviewError::Long(field)),
+        None => Ok(request),
+    }
 }
 
 impl<'a, O, P> Request<'a, O, P> {
+    /// Returns what is repeated in the answer or the log, each with its field.
+    fn names(&self) -> [(&'static str, &str); 7] {
+        let (group, kind) = self.kind.as_pair();
+        [
+            ("request.uid", self.uid()),
+            ("request.name", self.name()),
+            ("request.namespace", self.namespace()),
+            ("request.userInfo.username", self.username()),
+            ("request.kind.group", group),
+            ("request.kind.kind", kind),
+            ("request.kind.version", text(self.kind.version.as_ref())),
+        ]
+    }
+
     /// The uid, which the answer must repeat.
     pub fn uid(&self) -> &str {
         text(self.uid.as_ref())
@@ -231,7 +250,7 @@ fn told(warnings: &[Warning]) -> Vec<String> {
         Some((shown, more)) if more.len() > 1 => (shown, more.len()),
         _ => (warnings, 0),
     };
-    let mut texts: Vec<_> = shown.iter().map(|warning| shorten(warning.to_string())).collect();
+    let mut texts: Vec<_> = shown.iter().map(brief).collect();
     if more > 0 {
         texts.push(format!("{more} more like these are not shown: mend these first"));
     }
@@ -284,7 +303,7 @@ struct Cause {
 impl Status {
     fn new(denial: &Denial) -> Self {
         let (code, reason) = denial.status();
-        let message = shorten(denial.to_string());
+        let message = brief(denial);
         let causes = [Cause {
             reason: denial.reason(),
             message: message.clone(),
@@ -304,22 +323,5 @@ struct Encoded<'a>(&'a [u8]);
 impl Serialize for Encoded<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&Base64Display::new(self.0, &STANDARD))
-    }
-}
-
-/// Escapes characters that move a cursor, and cuts the middle out of a text that is too long.
-pub(crate) fn shorten(text: String) -> String {
-    let text = match printable(&text) {
-        Cow::Borrowed(_) => text,
-        Cow::Owned(printable) => printable,
-    };
-    if text.len() <= MAX_TEXT {
-        return text;
-    }
-    let end = text.char_indices().rev().nth(KEPT_END - 1);
-    let start = text.char_indices().nth(MAX_TEXT - KEPT_END - 1);
-    match (start, end) {
-        (Some((start, _)), Some((end, _))) if start < end => [&text[..start], "…", &text[end..]].concat(),
-        _ => text,
     }
 }

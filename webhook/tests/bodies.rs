@@ -21,6 +21,42 @@ fn text(reply: &Reply) -> String {
     String::from_utf8_lossy(&reply.body).into_owned()
 }
 
+/// Anybody may send a review, and what it names is repeated in the answer and the log.
+#[test]
+fn a_review_that_calls_something_by_a_name_that_nothing_has_is_a_bad_request() {
+    let world = World::new();
+    let long = "\u{7f}".repeat(4097);
+    for (at, field) in [
+        ("/request/uid", "request.uid"),
+        ("/request/name", "request.name"),
+        ("/request/namespace", "request.namespace"),
+        ("/request/userInfo/username", "request.userInfo.username"),
+        ("/request/kind/kind", "request.kind.kind"),
+    ] {
+        let mut review = pod_review(&pod(&[], &[]));
+        *review.pointer_mut(at).unwrap() = json!(long);
+        for endpoint in ENDPOINTS {
+            let reply = world.answer(endpoint, review.to_string().as_bytes());
+            let said = format!("the AdmissionReview's {field} is longer than 4096 bytes: nothing has such a name");
+            assert_eq!((reply.status, text(&reply)), (400, said));
+        }
+    }
+}
+
+/// A text that is quoted is six times as long as it was sent.
+#[test]
+fn what_is_said_of_a_long_text_is_short() {
+    let world = World::new();
+    let long = "\u{7f}".repeat(100_000);
+    let mut pod = pod(&[(QUEUE_NAME, "a"), (CARD_NAME, "A")], &[("nvidia.com/gpu", "1")]);
+    pod["spec"]["nodeName"] = json!(long);
+    let refused = world.create_pod(&pod).refused();
+    assert!(
+        refused.contains(r#"spec.nodeName: "\u{7f}\u{7f}"#) && refused.len() < 700,
+        "{refused}"
+    );
+}
+
 #[test]
 fn a_body_that_is_no_review_is_a_bad_request_that_says_why() {
     let world = World::new();

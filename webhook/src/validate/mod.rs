@@ -15,6 +15,7 @@ use std::collections::HashSet;
 
 use serde_json::value::RawValue;
 
+use crate::brief::brief;
 use crate::denial::Denial;
 use crate::review::RawRequest;
 use crate::warning::Warning;
@@ -52,12 +53,8 @@ pub fn judge(request: &RawRequest<'_>, mut rules: impl FnMut(&RawValue) -> Findi
         warnings.push(Warning::Unchanged(denial));
     }
     // Warnings with the same text are the same, and there can be thousands.
-    let mut told: HashSet<_> = before.warnings.iter().map(Warning::to_string).collect();
-    warnings.extend(
-        now.warnings
-            .into_iter()
-            .filter(|warning| told.insert(warning.to_string())),
-    );
+    let mut told: HashSet<_> = before.warnings.iter().map(brief).collect();
+    warnings.extend(now.warnings.into_iter().filter(|warning| told.insert(brief(warning))));
     Ok(warnings)
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The rules that depend on who creates the pod, and where, are in [`crate::pod`].
 
+use crds::bounds::excerpt;
 use crds::keys::{CARD_NAME, MGPU_CONTAINER_CARDS, SCORING_STRATEGY};
 use crds::managed::names_claims;
 use crds::mgpu::{ComputePolicy, MgpuRequest};
@@ -29,7 +30,9 @@ impl<'p> SoundPod<'p> {
         if let Some(node) = pod.spec.node_name.as_ref().map(AsRef::as_ref)
             && !node.is_empty()
         {
-            return Err(Denial::NodeNamed { node: node.to_owned() });
+            return Err(Denial::NodeNamed {
+                node: excerpt(node).into_owned(),
+            });
         }
         let annotation = |key| pod.metadata.annotations.get(key);
         pod_bounds::check(pod)?;
