@@ -116,7 +116,7 @@ fn values_say_where_images_are_how_many_there_are_what_they_use_and_what_is_conf
     let limit = |program: &str| of(program)["template"]["spec"]["containers"][0]["resources"]["limits"].clone();
     assert_eq!(
         (limit("operator"), limit("webhook")),
-        (json!({ "memory": "8Gi" }), json!({ "memory": "256Mi" }))
+        (json!({ "memory": "8Gi" }), json!({ "memory": "512Mi" }))
     );
     let data = &objects["ConfigMap cardgate-config"]["data"];
     assert_eq!(data, &json!({ "cardgate.yaml": "admitOn: quota" }));

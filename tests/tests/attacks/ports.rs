@@ -27,7 +27,7 @@ use tokio::task::spawn_blocking;
 use crate::{Outcome, slow_clients};
 
 /// What the webhook's Deployment allows.
-const WEBHOOK_MEMORY: u64 = 256 << 20;
+const WEBHOOK_MEMORY: u64 = 512 << 20;
 /// Bodies of this length are just short enough for the webhook.
 const BODY: usize = 8 << 20;
 /// What a crowd may take of the operator's gigabyte.
@@ -120,19 +120,48 @@ async fn unfinished_bodies(world: &World, webhook: &Instance, config: &Arc<Clien
     Ok(())
 }
 
-/// 1,500 connections without a handshake and 700 with half of the headers: the ones that came first make way.
+/// The longest beginning of a handshake that is kept while more is to come: a `ClientHello` of 65,500 bytes without the last ones.
+fn unfinished_hello() -> Vec<u8> {
+    const RECORD: usize = 16_000;
+    let message = [1, 0x00, 0xff, 0xdc]
+        .into_iter()
+        .chain(std::iter::repeat_n(0, 4 * RECORD - 4));
+    let message: Vec<u8> = message.collect();
+    let record = |part: &[u8]| [&[22, 3, 1, 0x3e, 0x80], part].concat();
+    message.chunks(RECORD).flat_map(record).collect()
+}
+
+/// Opens a connection that says as much of a handshake as fits on the way.
+fn silent(address: &str, hello: &[u8]) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_nonblocking(true)?;
+    // What does not fit is not sent.
+    let _ = stream.write_all(hello);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// 1,500 connections without a handshake and 700 with half of the headers: the ones that came first make way. Each says as much as
+/// it may before it is known.
 async fn idle_connections(world: &World, webhook: &Instance, config: &Arc<ClientConfig>) -> Outcome {
     const SILENT: usize = 1500;
     const HALF: usize = 700;
+    const HEADERS: usize = 120_000;
     let (address, config) = (webhook.address(), Arc::clone(config));
     let began = Instant::now();
     let opened = spawn_blocking(move || {
+        let hello = unfinished_hello();
         let silent = (0..SILENT)
-            .map(|_| TcpStream::connect(&address))
-            .collect::<Result<Vec<_>, _>>()?;
+            .map(|_| silent(&address, &hello))
+            .collect::<Result<Vec<_>>>()?;
+        let headers = format!(
+            "POST /mutate HTTP/1.1\r\nHost: webhook\r\nX-Slow: {}",
+            "x".repeat(HEADERS)
+        );
         let half = (0..HALF).map(|_| {
             let mut stream = tls::connect(&address, &config)?;
-            stream.write_all(b"POST /mutate HTTP/1.1\r\nHost: webhook\r\nX-Slow: ")?;
+            // Ended meanwhile, it was made way for.
+            let _ = stream.write_all(headers.as_bytes());
             Ok(stream)
         });
         let half = half.collect::<Result<Vec<_>>>()?;
