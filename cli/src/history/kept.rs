@@ -1,6 +1,6 @@
 //! What objects and events say about the past.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crds::card_assigned::says_none;
 use crds::keys::{
@@ -49,17 +49,21 @@ pub fn of_events(events: &[Event], pods: &[Pod]) -> Vec<Entry> {
         .filter_map(|pod| pod.metadata.uid.clone())
         .collect();
     let uid = |event: &Event| event.involved_object.uid.clone();
-    // An eviction that was accepted may have had no effect, and a later try of it be refused: then the pod was not evicted.
-    let refused: Vec<_> = events
-        .iter()
-        .filter(|event| event.reason.as_deref() == Some(Happening::EvictionRefused.as_str()))
-        .map(|event| (uid(event), time_of(event)))
-        .collect();
+    // An eviction that was accepted may have had no effect, and a later try of it be refused: then the pod was not evicted. An
+    // event of another namespace says nothing of the pod: its users may have written it.
+    let subject = |event: &Event| (event.metadata.namespace.clone(), uid(event));
+    let mut refused = BTreeMap::new();
+    for event in events {
+        if event.reason.as_deref() == Some(Happening::EvictionRefused.as_str()) {
+            let last = refused.entry(subject(event)).or_insert(None);
+            *last = time_of(event).max(*last);
+        }
+    }
     let is_known = |event: &Event, entry: &Entry| match entry.what {
         What::Admitted => uid(event).is_some_and(|uid| let_in.contains(&uid)),
         What::Evicted => refused
-            .iter()
-            .any(|(of, time)| *of == uid(event) && *time >= Some(entry.time)),
+            .get(&subject(event))
+            .is_some_and(|last| *last >= Some(entry.time)),
         What::Queue | What::Enqueued => false,
     };
     events
@@ -227,7 +231,10 @@ mod tests {
         };
         let sent_back =
             format!("the scheduler has not placed the pod within 5m of its admission: {SENT_BACK}, and so on");
+        let mut forged = about("greedy", "EvictionRefused", "the pod may not be evicted");
+        forged.metadata.namespace = Some("another".to_owned());
         let events = [
+            forged,
             about("gone", "Admitted", "let in by queue a with A100"),
             about("there", "Admitted", "let in by queue a with A100"),
             about("late", "ReservationTimeout", &sent_back),
