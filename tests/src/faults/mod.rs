@@ -33,8 +33,9 @@ use crate::mixture::Mixture;
 use crate::progress::Progress;
 use crate::wait::{self, Seen};
 
-/// How long nothing may be written until nothing more is taken to come.
-const QUIET: Duration = Duration::from_secs(3);
+/// How long nothing may be written until nothing more is taken to come. Three of these worlds share two cores, and the operator tells pods
+/// why they wait after all else: on a slow machine it is silent before that for longer than 3 s.
+const QUIET: Duration = Duration::from_secs(6);
 /// How long the pods may take to run after the last fault, beside what more pods take.
 const HEALED_AT_MOST: Duration = Duration::from_mins(3);
 
