@@ -31,6 +31,8 @@ pub struct Meaning {
 pub struct Tally {
     /// How many nodes have it.
     pub nodes: i64,
+    /// How many of these had to guess its resource.
+    guesses: i64,
     /// How many there are.
     pub total: i128,
     /// How many pods hold.
@@ -47,6 +49,7 @@ impl Tally {
         let (total, (used, free)) = (i128::from(card.found.count), node.use_of(card));
         Self {
             nodes: 1,
+            guesses: i64::from(card.found.is_guess),
             total,
             used,
             free: if offer.is_usable() { free } else { 0 },
@@ -57,6 +60,7 @@ impl Tally {
     fn plus(self, other: Self) -> Self {
         Self {
             nodes: self.nodes + other.nodes,
+            guesses: self.guesses + other.guesses,
             total: self.total + other.total,
             used: self.used + other.used,
             free: self.free + other.free,
@@ -67,6 +71,7 @@ impl Tally {
     fn minus(self, other: Self) -> Self {
         Self {
             nodes: self.nodes - other.nodes,
+            guesses: self.guesses - other.guesses,
             total: self.total - other.total,
             used: self.used - other.used,
             free: self.free - other.free,
@@ -78,7 +83,7 @@ impl Tally {
 /// A disagreement between two nodes that count a card by different resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conflict {
-    /// The first node by name that has the card. It decides.
+    /// The first node by name that counts the card by the resource that it stands for.
     pub first: NodeId,
     /// The next node by name that counts the card by another resource.
     pub other: NodeId,
@@ -92,7 +97,7 @@ type Labelled = (ResourceId, Vec<(String, String)>);
 /// What the nodes that have a card say of it together.
 #[derive(Debug, Default)]
 pub struct Card {
-    /// What the card stands for on the first node by name that has it. This outlasts the last node, so that pods that
+    /// What the card stands for on the node that decides. This outlasts the last node, so that pods that
     /// still run there keep their charge.
     pub meaning: Option<Meaning>,
     /// The nodes that have the card, by name. Nodes that mean another resource by it are included.
@@ -360,19 +365,30 @@ impl Cluster {
     /// Returns the conflict about a card. It is searched for only where there is one.
     fn conflict(&self, card: &Card, id: CardId) -> Option<Conflict> {
         let meant = self.resource_of(id).filter(|_| card.tallies.len() > 1)?;
-        let mut resources = card
-            .nodes
-            .iter()
-            .filter_map(|node| Some((*node, self.node(*node).card(id)?.resource)));
-        let (first, _) = resources.next()?;
-        let (other, resource) = resources.find(|(_, resource)| *resource != meant)?;
+        let resources = || {
+            let nodes = card.nodes.iter();
+            nodes.filter_map(|node| Some((*node, self.node(*node).card(id)?.resource)))
+        };
+        let (first, _) = resources().find(|(_, resource)| *resource == meant)?;
+        let (other, resource) = resources().find(|(_, resource)| *resource != meant)?;
         Some(Conflict { first, other, resource })
+    }
+
+    /// Returns the node that decides what a card means: the first by name, of those that did not have to guess its resource
+    /// if there are any.
+    fn deciding_node(&self, card: &Card, id: CardId) -> Option<&NodeCard> {
+        let mut nodes = card.nodes.iter().filter_map(|node| self.node(*node).card(id));
+        let is_known = card.tallies.values().any(|tally| tally.guesses < tally.nodes);
+        if is_known {
+            nodes.find(|card| !card.found.is_guess)
+        } else {
+            nodes.next()
+        }
     }
 
     fn card_meaning_changed(&mut self, id: CardId, now: Timestamp) {
         let Some(card) = self.card(id) else { return };
-        let first = card.nodes.first().and_then(|node| self.node(*node).card(id));
-        let Some(meaning) = first.map(|card| Meaning {
+        let Some(meaning) = self.deciding_node(card, id).map(|card| Meaning {
             resource: card.resource,
             kind: card.found.kind,
             labels: card.found.labels.clone(),

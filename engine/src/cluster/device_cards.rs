@@ -116,6 +116,7 @@ impl Offer {
                     kind: card.kind,
                     count: *count,
                     labels: vec![(device_label(&card.name), NODE_LABEL_SET.to_owned())],
+                    is_guess: false,
                 },
             });
         }

@@ -37,6 +37,9 @@ pub struct Card {
     pub kind: CardKind,
     /// How many the node allocates; positive.
     pub count: i64,
+    /// Whether the resource is the card's by its prefix alone, for want of one that is called like the label. It may be something else of the
+    /// same vendor.
+    pub is_guess: bool,
     /// The labels of this node, keys and values, that make up the name. A node selector with these labels leads a pod to such a card if the
     /// pod is charged for it. Another node can yield the same name from other values (81559 and 81920 MB are both 80 GB), so the labels
     /// belong to the node that they come from.

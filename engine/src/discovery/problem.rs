@@ -66,7 +66,7 @@ pub enum Problem {
     },
     #[error(
         "{card} is counted by {resource} here and by {other_resource} on node {other_node}: one card name stands for one \
-         resource, and the first node by name decides; give the two products different names"
+         resource, and the first node by name that is sure of it decides; give the two products different names"
     )]
     ConflictingResource {
         card: String,

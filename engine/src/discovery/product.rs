@@ -177,7 +177,8 @@ impl<'a> Product<'a> {
         if !self.has_required_labels(labels, found) {
             return;
         }
-        if let Whole::Counted(_, resource, count) = *whole {
+        if let Whole::Counted(step, resource, count) = *whole {
+            let published = found.cards.len();
             self.publish(
                 self.name.to_owned(),
                 CardKind::Whole,
@@ -186,6 +187,9 @@ impl<'a> Product<'a> {
                 labels,
                 found,
             );
+            if let Some(card) = found.cards.get_mut(published) {
+                card.is_guess = matches!(step, Step::Prefix);
+            }
             found
                 .problems
                 .extend(counts::of_whole_cards(self.stem, (resource, count), &shares, labels));
@@ -324,6 +328,7 @@ impl<'a> Product<'a> {
             resource: resource.to_owned(),
             kind,
             count,
+            is_guess: false,
             labels: naming.collect(),
         });
     }

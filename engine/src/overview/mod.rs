@@ -85,7 +85,7 @@ pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
             status: None,
         });
     }
-    // The first node by name that has a card decides for all other nodes what the card's name means.
+    // One node that has a card decides for all other nodes what the card's name means.
     let concerned = changes.cards.iter().flat_map(|card| conflicting_nodes(cluster, *card));
     let nodes: BTreeSet<_> = concerned.chain(changes.nodes.iter().copied()).collect();
     let usage_only = changes
@@ -258,7 +258,7 @@ fn usability(offer: &Offer) -> Usability {
     }
 }
 
-/// Returns the nodes, by name, that count a card by another resource than the first node. They are searched for only where there are any.
+/// Returns the nodes, by name, that count a card by another resource than the node that decides. They are searched for only where there are any.
 fn conflicting_nodes(cluster: &Cluster, id: CardId) -> impl Iterator<Item = NodeId> + '_ {
     let meant = cluster.resource_of(id);
     let card = cluster.card(id).filter(|card| card.tallies.len() > 1);

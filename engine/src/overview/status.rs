@@ -186,7 +186,7 @@ pub fn card_type(counts: CardTypeStatus, resource: &str, conflicts: &[(&str, &st
     } else {
         let nodes = conflicts.iter().map(|(node, other)| format!("{node} ({other})"));
         let message = format!(
-            "the card is counted by {resource}, as on the first node by name that has it; not counted, since their labels \
+            "the card is counted by {resource}, as on the first node by name that is sure of it; not counted, since their labels \
              give the same name to another resource: {}. Give the products different names",
             list(nodes, ", ")
         );

@@ -11,13 +11,17 @@ const OTHER: &str = "other.com/gpu";
 
 /// A node with eight cards A, by this resource.
 fn counting(name: &str, resource: &str) -> Object {
+    labelled(name, resource).offers(resource, "8")
+}
+
+/// A node with the labels of eight cards A, which are counted by a resource called like them.
+fn labelled(name: &str, stem: &str) -> Object {
     ["product=A", "count=8", "memory=81920"]
         .into_iter()
         .filter_map(|label| label.split_once('='))
         .fold(node(name), |node, (key, value)| {
-            node.label(&format!("{resource}.{key}"), value)
+            node.label(&format!("{stem}.{key}"), value)
         })
-        .offers(resource, "8")
 }
 
 /// What is reported anew: inventories by node (cards, problems, and the message of each false condition), and the card type
@@ -47,7 +51,7 @@ fn shown(world: &mut World) -> (BTreeMap<String, String>, Option<String>) {
 fn message(here: &str, there: &str, node: &str) -> String {
     format!(
         "A is counted by {here} here and by {there} on node {node}: one card name stands for one resource, and the first \
-         node by name decides; give the two products different names"
+         node by name that is sure of it decides; give the two products different names"
     )
 }
 
@@ -72,7 +76,7 @@ fn card_discovery_both_inventories_and_the_card_type_show_a_conflict() {
     assert_eq!(
         card_type.as_deref(),
         Some(
-            "nvidia.com/gpu Consistent: the card is counted by nvidia.com/gpu, as on the first node by name that has it; not \
+            "nvidia.com/gpu Consistent: the card is counted by nvidia.com/gpu, as on the first node by name that is sure of it; not \
              counted, since their labels give the same name to another resource: n4 (other.com/gpu). Give the products \
              different names"
         )
@@ -163,4 +167,39 @@ fn card_discovery_who_was_let_in_by_nobody_is_charged_as_its_node_counts() {
     assert_eq!(world.allocated("team-a", "A"), 2);
     world.pod(&runs.uid("elsewhere").on("n1").ungated());
     assert_eq!(world.allocated("team-a", "A"), 2, "its node counts them otherwise");
+}
+
+/// On a node that joins, another plugin of the vendor may have registered before that of the cards has.
+#[test]
+fn who_guesses_the_resource_by_its_prefix_overrules_nobody() {
+    const INTERFACES: &str = "nvidia.com/sriov_rdma";
+    let joining = || labelled("n1", NVIDIA).offers(INTERFACES, "8");
+    for joins_first in [false, true] {
+        let mut world = World::new();
+        let mut nodes = [counting("n2", NVIDIA), joining()];
+        if joins_first {
+            nodes.reverse();
+        }
+        for node in &nodes {
+            world.node(node);
+        }
+        world.queue(&queue("team-a").quota(r#"{"A": 8}"#));
+        let (inventories, card_type) = shown(&mut world);
+        let expected = format!(
+            "{NVIDIA} Consistent: the card is counted by {NVIDIA}, as on the first node by name that is sure of it; not counted, \
+             since their labels give the same name to another resource: n1 ({INTERFACES}). Give the products different names"
+        );
+        assert_eq!(card_type, Some(expected), "{joins_first}");
+        assert_eq!(inventories["n1"], overruled(INTERFACES, "n2"));
+        world.pod(&pod("p1").asks("A", 1));
+        assert_eq!(world.admit_names(), ["p1"]);
+        // When its plugin has registered, they agree.
+        world.node(&counting("n1", NVIDIA).offers(INTERFACES, "8"));
+        let (inventories, card_type) = shown(&mut world);
+        assert_eq!((&*inventories["n1"], card_type.as_deref()), ("A x8", Some(NVIDIA)));
+    }
+    // Where nobody knows better, the guess counts.
+    let mut world = World::new();
+    world.node(&joining());
+    assert_eq!(shown(&mut world).1.as_deref(), Some(INTERFACES));
 }

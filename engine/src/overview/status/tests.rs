@@ -9,6 +9,7 @@ fn card(name: &str, resource: &str, count: i64) -> Card {
         name: name.to_owned(),
         resource: resource.to_owned(),
         kind: CardKind::Whole,
+        is_guess: false,
         count,
         labels: Vec::new(),
     }
