@@ -6,9 +6,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
+use super::node::Node;
 use super::pod::{Controller, Pod, Stage};
 use super::set_back::SetBack;
-use crate::ids::PodId;
+use crate::ids::{NodeId, PodId};
 
 /// How long a controller's pods stand aside after the first pod came back unplaced. It doubles every time.
 const FIRST_RETURN: Duration = Duration::from_secs(30);
@@ -179,6 +180,9 @@ impl Cluster {
             Stage::Waiting => pod.waits.as_ref()?.aside_until,
             // A pod that nobody has let in is not sent back: the pod that would replace it would not be held either.
             Stage::Unbound { since, looks } if pod.deleted.is_none() && !self.is_let_in_by_nobody(pod) => {
+                if looks == 0 && self.lost_node(pod).is_some() {
+                    return Some(since);
+                }
                 let timeout = self.configuration.cardgate.reservation_timeout;
                 let longer = timeout.saturating_mul(1_u32.checked_shl(looks.into()).unwrap_or(u32::MAX));
                 let timeout = longer.min(timeout.max(LONGEST_RETURN));
@@ -192,6 +196,22 @@ impl Cluster {
     pub(super) fn set_deadline(&mut self, id: PodId) {
         let time = self.pod(id).and_then(|pod| self.deadline_of(pod));
         self.deadlines.set(id, time);
+    }
+
+    /// Sets the times anew of pods that may run on this node alone, which has come or gone: the scheduler can place them nowhere
+    /// else.
+    pub(super) fn set_deadlines_on(&mut self, node: NodeId) {
+        for id in self.node(node).pods.clone() {
+            if self.pod(id).is_some_and(|pod| pod.has_one_node) {
+                self.set_deadline(id);
+            }
+        }
+    }
+
+    /// Returns the node that a pod which may run on that node alone was let in for, where the node was removed.
+    pub(crate) fn lost_node(&self, pod: &Pod) -> Option<&Node> {
+        let node = pod.room.filter(|_| pod.has_one_node)?;
+        Some(self.node(node)).filter(|node| node.is_gone())
     }
 
     /// Keeps a pod's place when the scheduler could not place the pod, and has it checked again later. Where nobody takes

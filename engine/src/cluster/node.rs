@@ -231,6 +231,8 @@ pub struct Node {
     pub name: Arc<str>,
     /// What the node says of itself; none while pods name a node that is not there.
     offer: Option<Offer>,
+    /// Whether it was removed, and is not there again.
+    is_gone: bool,
     books: NodeBooks,
     epoch: u64,
 }
@@ -255,6 +257,7 @@ impl Node {
         Self {
             name,
             offer: None,
+            is_gone: false,
             books: NodeBooks::default(),
             epoch: 0,
         }
@@ -268,7 +271,13 @@ impl Node {
 
     /// Sets what the node says; none where it is gone. Returns what it said before.
     pub(super) fn say(&mut self, offer: Option<Offer>) -> Option<Offer> {
+        self.is_gone = offer.is_none() && (self.is_gone || self.offer.is_some());
         std::mem::replace(&mut self.offer, offer)
+    }
+
+    /// Whether the node was removed, and is not there again.
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone
     }
 
     /// Notes that the node was seen in this list of all nodes.

@@ -51,6 +51,9 @@ impl Cluster {
         self.cards_changed(id, before.as_ref(), now);
         self.mgpu_changed(id, before.as_ref().and_then(|offer| offer.mgpu.as_ref()));
         self.note_device_labels(id);
+        if before.is_none() {
+            self.set_deadlines_on(id);
+        }
     }
 
     /// Forgets what a node said. What its pods hold of their queues stays until they go.
@@ -81,6 +84,7 @@ impl Cluster {
         self.mgpu_changed(id, offer.mgpu.as_ref());
         self.changes.node_usage.remove(&id);
         self.note_device_labels(id);
+        self.set_deadlines_on(id);
         self.forget_empty_node(id);
     }
 

@@ -335,12 +335,17 @@ fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Opti
     let timeout = cluster.configuration().cardgate.reservation_timeout;
     let pod = cluster.pod(id)?;
     let (pod_ref, controller, returns) = (pod.to_ref(), pod.controller.clone(), pod.returns);
+    let lost = cluster.lost_node(pod);
+    let waits_longer = controller.is_none() || lost.is_some();
+    let waited = match lost {
+        Some(node) => format!("node {}, which alone the pod was let in for, was removed", node.name),
+        None => format!(
+            "the scheduler has not placed the pod within {} of its admission",
+            format_duration(timeout)
+        ),
+    };
     // The pod is looked at again after either outcome: an eviction can be refused.
-    cluster.renew_reservation(id, controller.is_none(), now);
-    let waited = format!(
-        "the scheduler has not placed the pod within {} of its admission",
-        format_duration(timeout)
-    );
+    cluster.renew_reservation(id, waits_longer, now);
     Some(if let Some(controller) = controller {
         cluster.note_return(&controller, returns, now);
         let message = format!("{waited}: {SENT_BACK}, and its successor waits behind the others of its priority");

@@ -85,6 +85,49 @@ fn a_controllers_pod_is_sent_back() {
     assert_eq!(world.allocated("team-a", "A"), 0);
 }
 
+/// The scheduler can place it nowhere else.
+#[test]
+fn who_was_let_in_for_one_node_alone_is_sent_back_when_that_is_gone() {
+    let mut world = world();
+    world.node(&node("n2").cards("A", 8));
+    let owned = |name: &str| gpu(name).controlled_by("ReplicaSet", name);
+    let_in(&mut world, &owned("p").pinned_to("n1"), "p");
+    let_in(&mut world, &gpu("bare").pinned_to("n1"), "bare");
+    world.wait(10);
+    world.remove_node("n2", world.now);
+    assert_eq!(world.decide(), []);
+    world.remove_node("n1", world.now);
+    let actions = world.decide();
+    assert_eq!(names(&actions), [("send back", "p"), ("unplaced", "bare")]);
+    let said = actions.iter().map(|action| match action {
+        Action::SendBack { message, .. } | Action::Unplaced { message, .. } => &**message,
+        other => panic!("{other:?}"),
+    });
+    for said in said {
+        let gone = "node n1, which alone the pod was let in for, was removed: ";
+        assert!(said.starts_with(gone), "{said}");
+    }
+    // Once; and tried again, as for a pod that is left alone.
+    assert_eq!(world.decide(), []);
+    world.wait(600);
+    assert_eq!(world.decide().len(), 2);
+    // Who is let in for a node that is back before anything is decided has the scheduler's time, as has who may run elsewhere.
+    world.node(&node("n1").cards("A", 8));
+    world.node(&node("n2").cards("A", 8));
+    world.remove_pod("p");
+    world.remove_pod("bare");
+    let_in(&mut world, &owned("r").pinned_to("n1"), "r");
+    world.remove_node("n1", world.now);
+    world.node(&node("n1").cards("A", 8));
+    assert_eq!(world.decide(), []);
+    world.remove_pod("r");
+    let_in(&mut world, &owned("q"), "q");
+    let room = world.known("q").room.unwrap();
+    let name = world.cluster.node(room).name.to_string();
+    world.remove_node(&name, world.now);
+    assert_eq!(world.decide(), []);
+}
+
 #[test]
 fn a_pod_that_is_bound_in_time_is_left_alone() {
     let mut world = world();
