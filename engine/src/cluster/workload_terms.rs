@@ -140,16 +140,18 @@ impl Cluster {
         let demand = read_demand(Some(request), None, &mut self.names);
         let naming = naming_of(&job.spec.template.metadata);
         let queue = self.queue_of_workload(namespace, &naming);
+        let uid = metadata.uid.as_deref().unwrap_or_default();
         let said = match (job.is_suspended(), metadata.annotations.contains_key(JOB_HELD)) {
             _ if job.is_finished() || metadata.deletion_timestamp.is_some() => Said::Over,
             (true, true) => Said::Waiting,
             (true, false) => Said::Over,
-            (false, _) if job.has_ended_pods() => Said::Started,
+            // Pods that ended before the Job was suspended and held have nothing to do with what is kept for it now.
+            (false, _) if job.has_ended_pods() && !self.waits_for_pods(namespace, name, uid) => Said::Started,
             (false, _) => Said::Enqueued,
         };
         let created = metadata.creation_timestamp.as_deref();
         let terms = WorkloadTerms {
-            uid: metadata.uid.as_deref().unwrap_or_default().into(),
+            uid: uid.into(),
             created: created.and_then(|time| time.parse().ok()).unwrap_or(now),
             naming,
             queue,
@@ -168,6 +170,15 @@ impl Cluster {
             phase: None,
         };
         self.apply_terms(WorkloadKind::Job, namespace, name, terms, None, now);
+    }
+
+    /// Whether a Job was seen to be held, or to be let into its queue, and none of its pods has taken over since.
+    fn waits_for_pods(&self, namespace: &str, name: &str, uid: &str) -> bool {
+        let known = self.workload_named(WorkloadKind::Job, namespace, name);
+        known.map(|id| self.workload(id)).is_some_and(|known| {
+            let terms = known.terms.as_ref().filter(|terms| *terms.uid == *uid);
+            terms.is_some_and(|terms| matches!(terms.said, Said::Waiting | Said::Enqueued)) && !known.is_started()
+        })
     }
 
     /// Forgets what a Job said.

@@ -172,6 +172,25 @@ fn what_an_object_says_of_itself_lets_nothing_in() {
 }
 
 #[test]
+/// They have nothing to do with the pods that it makes now.
+#[test]
+fn what_is_kept_for_a_job_outlasts_the_pods_that_ended_before_it_was_suspended() {
+    let mut world = world();
+    let job = || held_job("job", r#"{"A100": 5}"#).set(["status", "failed"], 1);
+    let runs = || job().set(["spec", "suspend"], false);
+    world.job(&job());
+    assert_eq!(world.decide().len(), 1, "it is resumed");
+    assert_eq!(world.kept("team-a"), 5);
+    world.job(&runs());
+    assert_eq!(world.decide(), []);
+    assert_eq!(world.kept("team-a"), 5);
+    // Who is seen to run for the first time may have made its pods long ago.
+    let mut world = self::world();
+    world.job(&runs());
+    assert_eq!(world.decide(), []);
+    assert_eq!(world.kept("team-a"), 0);
+}
+
 fn after_a_restart_no_more_is_kept_than_there_is_room_for() {
     let mut world = world();
     let inqueue = |object: Object| object.set(["status", "phase"], "Inqueue");
