@@ -37,6 +37,8 @@ pub(super) struct Reservations {
     kept_anew: BTreeSet<WorkloadId>,
     /// Whether what is kept anew may have come about by another configuration.
     is_configured_anew: bool,
+    /// Those of `kept_anew` that are to be checked for that, and were not in the round before.
+    configured_anew: BTreeSet<WorkloadId>,
 }
 
 /// A workload for which more is kept than its queue was asked about.
@@ -133,6 +135,7 @@ impl Cluster {
     /// again.
     pub(crate) fn take_grown(&mut self) -> Vec<Grown> {
         let is_configured = std::mem::take(&mut self.reservations.is_configured_anew);
+        let configured = std::mem::take(&mut self.reservations.configured_anew);
         let mut grown = Vec::new();
         for id in std::mem::take(&mut self.reservations.kept_anew) {
             let workload = self.workload(id);
@@ -141,13 +144,21 @@ impl Cluster {
                     id,
                     queue,
                     demand: demand.clone(),
-                    is_configured,
+                    is_configured: is_configured || configured.contains(&id),
                 }),
                 _ => self.note_checked(id),
             }
         }
         grown.sort_by_cached_key(|grown| Reverse(self.workload(grown.id).place()));
         grown
+    }
+
+    /// Has a workload checked in the next round, for which it was not found out whether the queue takes what is kept.
+    pub(crate) fn check_later(&mut self, grown: &Grown) {
+        self.reservations.kept_anew.insert(grown.id);
+        self.reservations
+            .configured_anew
+            .extend(grown.is_configured.then_some(grown.id));
     }
 
     /// Notes that the queue was found to take what is kept for a workload, if anything is.

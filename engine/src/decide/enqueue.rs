@@ -2,9 +2,11 @@
 //! pods exist, or before the first of them is let in.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crds::configuration::QueuePlugin;
 
+use super::Round;
 use super::effort::Effort;
 use super::line::could_ever_fit;
 use super::trail_workload;
@@ -21,11 +23,26 @@ use crate::policies::job_mode::{JobCheck, Load};
 use crate::reason::Reason;
 use crate::trail::Trail;
 
+/// What the workloads of each namespace may cost in one review: users can have any number of workloads, and say themselves that
+/// these are in their queues.
+#[derive(Default)]
+struct Shares(BTreeMap<Arc<str>, Effort>);
+
+impl Shares {
+    fn of(&mut self, namespace: &Arc<str>) -> Effort {
+        let share = self.0.entry(Arc::clone(namespace)).or_insert_with(Effort::of_pod);
+        share.clone()
+    }
+
+    fn spent(&self) -> u64 {
+        self.0.values().map(Effort::spent).sum()
+    }
+}
+
 /// Reviews what is kept already, since a queue may have come to refuse workloads that it keeps something for. Workloads that an
-/// earlier leader has let in are judged like everything else, but before whatever waits. Returns how many steps that took. What
-/// many workloads say about nodes is compared with the nodes for as long as one question may take; the remaining ones count as
-/// able to run.
-pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
+/// earlier leader has let in are judged like everything else, but before whatever waits. When the share of their namespace is
+/// spent, they are judged in their turn, as if they were new. Returns whether something is left to be reviewed in the next round.
+pub(super) fn review(cluster: &mut Cluster, round: &mut Round, trail: &dyn Trail) -> bool {
     for id in cluster.take_unreviewed() {
         let workload = cluster.workload(id);
         let Some(queue) = workload.terms.as_ref().map(|terms| terms.queue) else {
@@ -37,18 +54,19 @@ pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
             cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
         }
     }
-    let effort = Effort::of_gang();
+    let (mut shares, mut postponed) = (Shares::default(), false);
     // A workload may keep more now than was checked.
     for grown in cluster.take_grown() {
         let (id, queue) = (grown.id, grown.queue);
-        match check(
-            cluster,
-            id,
-            queue,
-            &cluster.workload(id).namespace,
-            &grown.demand,
-            &effort,
-        ) {
+        let namespace = Arc::clone(&cluster.workload(id).namespace);
+        let effort = shares.of(&namespace);
+        if effort.is_spent() {
+            cluster.check_later(&grown);
+            postponed = true;
+            continue;
+        }
+        effort.spend(LOOK_AT_WORKLOAD);
+        match check(cluster, id, queue, &namespace, &grown.demand, &effort) {
             Ok(()) => cluster.note_checked(id),
             Err(refused) => {
                 if grown.is_configured {
@@ -63,11 +81,15 @@ pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
         }
     }
     for id in cluster.take_enqueued_before() {
-        trail_workload(cluster, id, trail);
-        // A refusal is remembered with the workload.
-        let _ = enqueue(cluster, id, &effort);
+        let effort = shares.of(&cluster.workload(id).namespace);
+        if !effort.is_spent() {
+            trail_workload(cluster, id, trail);
+            // A refusal is remembered with the workload.
+            let _ = enqueue(cluster, id, &effort);
+        }
     }
-    effort.spent()
+    round.steps += shares.spent();
+    postponed
 }
 
 /// Lets a workload into its queue, or remembers why it is not let in.

@@ -131,7 +131,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     };
     cluster.forget_unused_names_in_time();
     cluster.forget_kept_away();
-    round.steps += enqueue::review(cluster, trail);
+    let mut postponed = enqueue::review(cluster, &mut round, trail);
     let mut aside = reclaim::Aside::begin(cluster, now);
     let mut refusals = gang::Refusals::default();
     // Gangs that are let in partly go first, before anything else gets what they need.
@@ -139,7 +139,6 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     round.actions.extend(admissions.into_iter().map(Action::Admit));
     round.steps += steps;
     let mut spending = Spending::default();
-    let mut postponed = false;
     let is_rest_checked = cluster.take_rest_check(now);
     let mut contest = Contest::new(cluster, is_rest_checked);
     while let Some((queue, turn)) = contest.next(cluster) {

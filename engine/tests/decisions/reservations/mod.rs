@@ -1,5 +1,6 @@
 //! What queues keep for groups and Jobs: for whom, in which queue, and for how long.
 
+mod first_look;
 mod in_vain;
 mod kin;
 mod metered;
@@ -171,7 +172,6 @@ fn what_an_object_says_of_itself_lets_nothing_in() {
     assert_eq!(world.kept("team-a"), 5);
 }
 
-#[test]
 /// They have nothing to do with the pods that it makes now.
 #[test]
 fn what_is_kept_for_a_job_outlasts_the_pods_that_ended_before_it_was_suspended() {
@@ -191,6 +191,7 @@ fn what_is_kept_for_a_job_outlasts_the_pods_that_ended_before_it_was_suspended()
     assert_eq!(world.kept("team-a"), 0);
 }
 
+#[test]
 fn after_a_restart_no_more_is_kept_than_there_is_room_for() {
     let mut world = world();
     let inqueue = |object: Object| object.set(["status", "phase"], "Inqueue");
