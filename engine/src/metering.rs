@@ -40,14 +40,14 @@ impl Charge {
         let charged = request.filter(|(dimension, _)| is_charged(arguments, *dimension, is_for_cards));
         Self {
             alternative: alternative.cloned(),
-            amounts: charged.chain(one).collect(),
+            amounts: charged.chain(task.by_class()).chain(one).collect(),
         }
     }
 }
 
 /// Returns the resources that a task is checked and charged for whichever cards it gets: CPU, memory, then the others.
 pub fn resources(arguments: &CapacityCard, task: &Task) -> impl Iterator<Item = (Dimension, i64)> {
-    let (request, is_for_cards) = (task.request.iter(), task.is_for_cards());
+    let (request, is_for_cards) = (task.request.iter().chain(task.by_class()), task.is_for_cards());
     request.filter(move |(dimension, _)| is_charged(arguments, *dimension, is_for_cards))
 }
 

@@ -121,6 +121,11 @@ impl Names {
         self.cards.ids.get(name).copied().map(CardId)
     }
 
+    /// Returns the id of a resource name that was seen before.
+    pub(crate) fn known_resource(&self, name: &str) -> Option<ResourceId> {
+        self.resources.ids.get(name).copied().map(ResourceId)
+    }
+
     /// Returns the text of a resource name.
     pub fn resource_name(&self, id: ResourceId) -> &str {
         &self.resources.names[id.0 as usize]

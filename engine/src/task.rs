@@ -31,6 +31,11 @@ pub struct Claimed {
     pub named: Arc<[CardId]>,
     /// What the pod requests besides the claims.
     pub others: Arc<Amounts>,
+    /// What it requests by resources that are on no node, since classes hand the devices out. Queues may limit these too.
+    pub by_class: Arc<Amounts>,
+    /// How many more cards the scheduler claimed for what it requests by resources than these request; none where nothing was
+    /// given for them.
+    pub given_beyond: Option<i64>,
     /// The same with what the first choices of the requests add, by the resources alone: what the pod counts as requesting where
     /// it is charged for no card.
     pub uncharged: Arc<Amounts>,
@@ -146,6 +151,11 @@ impl Task {
             Some(set) => set.request(),
             None => &self.request,
         }
+    }
+
+    /// Returns what the pod requests by resources that are on no node, since classes hand the devices out.
+    pub fn by_class(&self) -> impl Iterator<Item = (Dimension, i64)> + '_ {
+        self.claimed.iter().flat_map(|claimed| claimed.by_class.iter())
     }
 
     /// Returns what the pod requests with the first of its alternatives.

@@ -407,6 +407,7 @@ impl Cluster {
             .map(|before| before.resource);
         self.name_cards_anew(|_| true);
         if is_new {
+            self.resources_of_cards_changed();
             // Nobody was charged for this resource while nobody knew that it was a card's.
             self.charge_unqueued(|_| true, now);
         }

@@ -20,10 +20,14 @@ use crate::task::{Claimed, Task, Wanted};
 pub(super) struct OfClasses {
     /// Requests that stand for no class, or for a resource of cards by itself.
     pub others: Amounts,
+    /// Requests by resources that are on no node, since classes hand the devices out.
+    pub by_class: Amounts,
     /// Requests that stand for classes, in cards.
     pub requested: Vec<RequestAsked>,
     /// Requests that stand for classes and were already given their cards.
     pub given: Vec<CardCounts>,
+    /// How many more cards these were given than they request; none where none was given anything.
+    pub given_beyond: Option<i64>,
     /// Why this can't be said of one of the requests.
     pub unclear: Option<Obstacle>,
 }
@@ -31,7 +35,10 @@ pub(super) struct OfClasses {
 impl OfClasses {
     /// Whether any request stands for classes.
     pub(super) fn is_any(&self) -> bool {
-        !self.requested.is_empty() || !self.given.is_empty() || self.unclear.is_some()
+        !self.requested.is_empty()
+            || !self.given.is_empty()
+            || self.unclear.is_some()
+            || self.by_class.iter().next().is_some()
     }
 }
 
@@ -45,20 +52,31 @@ impl Cluster {
         given: &BTreeMap<Box<str>, CardCounts>,
     ) -> OfClasses {
         let (mut others, mut requested, mut unclear) = (Vec::new(), Vec::new(), None);
-        let mut settled = Vec::new();
+        let (mut settled, mut by_class, mut given_beyond) = (Vec::new(), Vec::new(), None);
         for (dimension, count) in request.iter() {
+            let is_of_class = self.is_of_class(dimension.name(&self.names));
             let cards = given.get(dimension.name(&self.names));
             let is_own = |cards: &CardCounts| {
                 let name = dimension.name(&self.names);
                 !cards.is_empty() && cards.keys().all(|card| card.resource == name)
             };
-            if let Some(cards) = cards.filter(|cards| beside_claims || !is_own(cards)) {
+            // Some schedulers ask for devices of their own for each init container.
+            let beyond = |cards: &CardCounts| {
+                let given = cards.values().fold(0_i64, |sum, count| sum.saturating_add(*count));
+                given.saturating_sub(count).max(0)
+            };
+            if let Some(cards) = cards.filter(|cards| beside_claims || !is_own(cards) || beyond(cards) > 0) {
+                given_beyond = Some(given_beyond.unwrap_or(0_i64).saturating_add(beyond(cards)));
                 settled.push(cards.clone());
+                by_class.extend(is_of_class.then_some((dimension, count)));
                 continue;
             }
             match self.provided_as_requested(dimension, beside_claims).as_deref() {
+                // The scheduler judges which nodes have devices that are no cards. `CrossQuota` goes by what is requested.
+                None if is_of_class && !self.is_gpu(dimension) => by_class.push((dimension, count)),
                 None => others.push((dimension, count)),
                 Some(Ok(cards)) => {
+                    by_class.extend(is_of_class.then_some((dimension, count)));
                     let choices = cards.iter().map(|card| CardCounts::from([(card.clone(), count)]));
                     requested.push(RequestAsked {
                         choices: choices.collect(),
@@ -74,8 +92,10 @@ impl Cluster {
         }
         OfClasses {
             others: others.into_iter().collect(),
+            by_class: by_class.into_iter().collect(),
             requested,
             given: settled,
+            given_beyond,
             unclear,
         }
     }
@@ -91,7 +111,7 @@ impl Cluster {
         let is_own = match provided {
             Ok(cards) => cards.iter().all(|card| card.resource == name) && !beside_claims,
             // A pod that requests it is charged for the card that it names, and gets the card from a device plugin.
-            Err(_) => self.is_known_for_cards(resource),
+            Err(_) => self.is_known_for_cards(name),
         };
         (!is_own).then_some(Cow::Borrowed(provided))
     }
@@ -118,8 +138,9 @@ impl Cluster {
         requested.collect()
     }
 
-    /// Adds what claims come to to what was read of a pod; `others` is what the pod requests besides.
-    pub(super) fn put_asked(&mut self, reading: &mut Reading, others: Amounts, asked: Asked) {
+    /// Adds what claims come to to what was read of a pod; `others` is what the pod requests besides, `by_class` what it
+    /// requests by resources that are on no node.
+    pub(super) fn put_asked(&mut self, reading: &mut Reading, others: Amounts, by_class: Amounts, asked: Asked) {
         let task = &mut reading.task;
         let (refusal, refused) = match asked.obstacle {
             None => (None, None),
@@ -154,6 +175,8 @@ impl Cluster {
         task.claimed = Some(Arc::new(Claimed {
             named: task.cards().collect(),
             others: Arc::new(others),
+            by_class: Arc::new(by_class),
+            given_beyond: None,
             uncharged: Arc::clone(&task.request),
             allocated: first
                 .filter(|_| asked.allocated)

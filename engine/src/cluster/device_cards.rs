@@ -109,14 +109,15 @@ impl Offer {
                     free: there.free,
                     of_resource,
                     there: there.there,
+                    shared: there.shared,
                 }),
                 found: discovery::Card {
                     name: card.name.clone(),
                     resource: card.resource.clone(),
                     kind: card.kind,
                     count: *count,
-                    labels: vec![(device_label(&card.name), NODE_LABEL_SET.to_owned())],
                     is_guess: false,
+                    labels: vec![(device_label(&card.name), NODE_LABEL_SET.to_owned())],
                 },
             });
         }

@@ -16,6 +16,7 @@ use super::outgrown::Outgrown;
 use super::paying::Turn;
 use super::pod::{Pod, Stage};
 use super::{Cluster, Kind};
+use crate::amounts::Dimension;
 use crate::devices::{ClaimKey, Devices, Drivers, Provided, SliceChange};
 use crate::ids::{NodeId, PodId};
 
@@ -43,6 +44,8 @@ pub(super) struct ClaimedDevices {
     pub(super) expected: HashMap<Arc<str>, BTreeSet<PodId>>,
     /// The resources by which classes provide cards, or may provide them, and which cards.
     pub(super) provided: BTreeMap<String, Provided>,
+    /// The resources by which classes hand devices out, cards or not, but for those that count the cards which they hand out.
+    pub(super) of_classes: BTreeSet<String>,
     /// Nodes whose labels don't say which cards they have by devices.
     pub(super) to_label: BTreeSet<NodeId>,
     /// Pods that were let in for less than their claims come to.
@@ -182,13 +185,19 @@ impl Cluster {
     /// changed.
     fn renew_provided(&mut self) -> BTreeSet<String> {
         let provided: BTreeMap<_, _> = self.claimed.devices.provided().into_iter().collect();
+        let of_classes = self.claimed.devices.of_classes();
+        let is_own = |resource: &String| {
+            let cards = provided.get(resource).and_then(|provided| provided.as_ref().ok());
+            cards.is_some_and(|cards| cards.iter().any(|card| card.resource == *resource))
+        };
+        let of_classes = of_classes.filter(|resource| !is_own(resource)).collect();
+        let of_classes_before = std::mem::replace(&mut self.claimed.of_classes, of_classes);
         let before = std::mem::replace(&mut self.claimed.provided, provided);
         let now = &self.claimed.provided;
         let resources = before.keys().chain(now.keys());
-        let changed: BTreeSet<_> = resources
-            .filter(|resource| before.get(*resource) != now.get(*resource))
-            .cloned()
-            .collect();
+        let changed = resources.filter(|resource| before.get(*resource) != now.get(*resource));
+        let changed = changed.chain(of_classes_before.symmetric_difference(&self.claimed.of_classes));
+        let changed: BTreeSet<_> = changed.cloned().collect();
         if changed.is_empty() {
             return changed;
         }
@@ -197,13 +206,33 @@ impl Cluster {
             let card = self.names.card(&card.name);
             self.changes.cards.insert(card);
         }
-        let is_new = |resource: &&String| !before.contains_key(*resource);
+        let is_new = |resource: &&String| !before.contains_key(*resource) && !of_classes_before.contains(*resource);
         // Pods with new resources have to be listed again, since what else they say was not kept.
         self.lists.pods_again |= self.is_waited_for(&changed.iter().filter(is_new).map(String::as_str).collect());
+        // What queues may have of these resources is another than before.
+        for resource in &changed {
+            if let Some(resource) = self.names.known_resource(resource) {
+                self.note_to_be_had(Dimension::Resource(resource));
+            }
+        }
+        self.top.rose();
         // The webhook and the policies are told which resources are cards.
         self.changes.resources_of_cards = true;
         self.version += 1;
         changed
+    }
+
+    /// Whether a resource is on no node, since it only stands for a class that hands devices out. As soon as nodes or the
+    /// configuration say that it counts cards, it does.
+    pub(super) fn is_of_class(&self, resource: &str) -> bool {
+        self.claimed.of_classes.contains(resource) && !self.is_known_for_cards(resource)
+    }
+
+    /// Reads all pods again that request what a class hands out, or may: the resource may be another thing by now.
+    pub(super) fn resources_of_cards_changed(&mut self) {
+        let requesting: Vec<_> = self.claimed.requesting.iter().map(Arc::clone).collect();
+        self.see_again(requesting);
+        self.top.rose();
     }
 
     /// Whether any pod without a node requests any of these resources, and was not seen to claim anything by that.

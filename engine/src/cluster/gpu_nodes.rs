@@ -250,18 +250,19 @@ impl Cluster {
 
     /// **CPU Pod Detection**: whether a pod with this request asks for a GPU.
     pub(crate) fn asks_for_gpu(&self, request: &Amounts) -> bool {
-        let mut resources = request.iter().filter_map(|(dimension, _)| dimension.resource());
-        resources.any(|resource| self.is_gpu_resource(resource))
+        request.iter().any(|(dimension, _)| self.is_gpu(dimension))
+    }
+
+    /// Whether a dimension is a resource that the configuration calls a GPU.
+    pub(super) fn is_gpu(&self, dimension: Dimension) -> bool {
+        let resource = dimension.resource();
+        resource.is_some_and(|resource| self.gpu_nodes.is_gpu.get(resource.index()).copied().unwrap_or_default())
     }
 
     /// Whether a pod with this task and request counts towards the quotas of its GPU node: it asks for no GPU, and shares
     /// none.
     pub(crate) fn is_without_gpu(&self, task: &Task, request: &Amounts) -> bool {
         !task.shares_cards() && !self.asks_for_gpu(request)
-    }
-
-    fn is_gpu_resource(&self, resource: ResourceId) -> bool {
-        self.gpu_nodes.is_gpu.get(resource.index()).copied().unwrap_or_default()
     }
 
     /// Matches resource names that were not seen before. Code that reads a pod or node calls this, so that code that
@@ -319,15 +320,10 @@ impl Cluster {
             self.gpu_nodes.forget(id);
             return;
         };
-        let is_gpu = |dimension: Dimension| {
-            dimension
-                .resource()
-                .is_some_and(|resource| self.is_gpu_resource(resource))
-        };
         let has_gpu = offer
             .allocatable
             .iter()
-            .any(|(dimension, amount)| amount > 0 && is_gpu(dimension));
+            .any(|(dimension, amount)| amount > 0 && self.is_gpu(dimension));
         let label = offer.label(GPU_NODE_LABEL).map(str::to_owned);
         let mut bad = Vec::new();
         if let Some(arguments) = self.configuration.cross_quota.as_ref().filter(|_| has_gpu) {

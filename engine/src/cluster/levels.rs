@@ -1,7 +1,7 @@
 //! Computes what each level from a queue up to the cluster may have, deserves and has room for (the capacity document,
 //! **Resource check logic**, **Multi-layer check**).
 
-use crds::configuration::QueuePlugin;
+use crds::configuration::{AdmitOn, QueuePlugin};
 
 use super::Cluster;
 use super::queue::Queue;
@@ -90,20 +90,24 @@ impl Cluster {
         }
     }
 
-    /// Returns the most that the cluster gives to all queues together; none where nothing is guaranteed and the document
-    /// sets no such limit.
+    /// Returns the most that the cluster gives to all queues together. None where nothing is guaranteed and the document sets
+    /// no such limit, or where pods are to be let in that wait for nodes to be added (`admitOn: quota`).
     #[inline]
     fn cluster_limit(&self, dimension: Dimension, supply: Supply) -> Option<i128> {
+        let is_guaranteed = || self.top.below.guaranteed.get(dimension) > 0;
         let limits = match self.configuration.queue_plugin {
-            QueuePlugin::Capacity => true,
-            QueuePlugin::CapacityCard => self.top.below.guaranteed.get(dimension) > 0,
+            QueuePlugin::Capacity => self.configuration.cardgate.admit_on == AdmitOn::Fit || is_guaranteed(),
+            QueuePlugin::CapacityCard => is_guaranteed(),
             QueuePlugin::Off => false,
         };
+        if !limits || !self.is_by_number(dimension) {
+            return None;
+        }
         let away = match supply {
             Supply::Now => 0,
             Supply::Ever => self.top.away.get(dimension),
         };
-        limits.then(|| self.top.total.get(dimension) + away)
+        Some(self.top.total.get(dimension) + away)
     }
 
     /// Returns a queue's own limit. Under `capacity-card`, a queue that takes pods has nothing of what it does not name.

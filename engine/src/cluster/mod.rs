@@ -361,6 +361,7 @@ impl Cluster {
             self.give_back_unqueued(now);
         }
         if before.cardgate.card_resources != self.configuration.cardgate.card_resources {
+            self.resources_of_cards_changed();
             self.see_unqueued_anew(|_| true);
             self.charge_unqueued(|_| true, now);
             self.give_back_without_cards(now);

@@ -23,13 +23,16 @@ impl Cluster {
     /// classes may provide it.
     pub(crate) fn is_card_resource(&self, resource: ResourceId) -> bool {
         let name = self.names.resource_name(resource);
-        self.is_known_for_cards(resource) || is_extended(name) && self.claimed.may_provide(name)
+        self.is_known_for_cards(name) || is_extended(name) && self.claimed.may_provide(name)
     }
 
     /// Whether a resource counts cards by the nodes or the configuration alone, without regard to classes.
-    pub(super) fn is_known_for_cards(&self, resource: ResourceId) -> bool {
-        let name = self.names.resource_name(resource);
-        is_extended(name) && (self.cards.are_counted_by(resource) || self.configuration.cardgate.is_card_resource(name))
+    pub(super) fn is_known_for_cards(&self, resource: &str) -> bool {
+        let is_of_nodes = || {
+            let known = self.names.known_resource(resource);
+            known.is_some_and(|resource| self.cards.are_counted_by(resource))
+        };
+        is_extended(resource) && (self.configuration.cardgate.is_card_resource(resource) || is_of_nodes())
     }
 
     /// Returns the resources that count the cards of a request, in order of first appearance.

@@ -45,6 +45,8 @@ pub struct DeviceUse {
     pub of_resource: i64,
     /// How many there are, including devices that are kept from new pods.
     pub there: i64,
+    /// How many of those any number of claims may have at once.
+    pub shared: i64,
 }
 
 /// One card name on a node.

@@ -49,6 +49,8 @@ pub(crate) struct Overdrawing {
     pub(crate) pod: PodId,
     /// What the pod was let in for, to show to people.
     pub(crate) let_in: Option<Alternative>,
+    /// Whether the scheduler claimed more cards for it than it requests.
+    pub(crate) by_scheduler: bool,
 }
 
 impl Cluster {
@@ -128,7 +130,7 @@ impl Cluster {
     }
 
     /// Returns the dimensions of which a pod has more than it was let in for, if that is due to other claims than it had
-    /// then.
+    /// then, or to what the scheduler claimed for it.
     fn excess_of(&self, pod: &Pod, let_in: Option<&CardSet>) -> Vec<Dimension> {
         let is_charged = pod.is_in() && pod.charge.is_some();
         let has_its_claims = if is_charged {
@@ -138,7 +140,7 @@ impl Cluster {
         };
         // For a pod that an earlier operator let in, only the number of cards that it was let in for is known.
         let outgrows = |set: &CardSet| match has_its_claims {
-            Some(has_its_claims) => !has_its_claims,
+            Some(has_its_claims) => !has_its_claims || is_charged && is_given_beyond(pod),
             None => let_in.is_some_and(|let_in| set.total() > let_in.total()),
         };
         let beyond = |set: &&CardSet| set.beyond(let_in).next().is_some() && outgrows(set);
@@ -197,12 +199,19 @@ impl Cluster {
             found.push(Overdrawing {
                 pod: *id,
                 let_in: excess.let_in.clone(),
+                by_scheduler: self.pod(*id).is_some_and(is_given_beyond),
             });
             true
         });
         self.claimed.outgrown.0 = outgrown;
         found
     }
+}
+
+/// Whether the scheduler claimed more cards for a pod's requests by resources than these request.
+fn is_given_beyond(pod: &Pod) -> bool {
+    let claimed = pod.task.claimed.as_ref();
+    claimed.and_then(|claimed| claimed.given_beyond) > Some(0)
 }
 
 /// Returns what a pod has by what was allocated to its claims; where nothing was, all alternatives that they leave.

@@ -6,4 +6,6 @@ use crate::amounts::Dimension;
 pub(super) struct Parts {
     pub(super) of_total: Vec<(Dimension, i128)>,
     pub(super) away: Vec<(Dimension, i128)>,
+    /// Devices that any number of claims may have at once.
+    pub(super) shared: Vec<(Dimension, i128)>,
 }

@@ -80,8 +80,10 @@ impl Cluster {
 
     /// Whether a pod claims devices, by name or by a resource that a class provides, or provided when the pod was placed.
     pub(super) fn may_claim(&self, pod: &crds::pod::Pod<Box<str>>) -> bool {
-        let may_request =
-            || !self.claimed.provided.is_empty() && requests_any(pod, |resource| self.claimed.may_provide(resource));
+        let claimed = &self.claimed;
+        let is_of_class = |resource: &str| claimed.may_provide(resource) || claimed.of_classes.contains(resource);
+        let are_any = !claimed.provided.is_empty() || !claimed.of_classes.is_empty();
+        let may_request = || are_any && requests_any(pod, is_of_class);
         // A pod that has claimed devices is read again as it was seen last, even if no class provides them at the moment.
         let is_noted = || {
             let uid = pod.metadata.uid.as_deref();
@@ -120,7 +122,7 @@ impl Cluster {
     /// Notes, in what was read of a pod, that the pod has more claims than are looked at.
     pub(super) fn put_excess(&mut self, reading: &mut Reading, excess: Box<str>) {
         let others = Amounts::clone(&reading.task.request);
-        self.put_asked(reading, others, Asked::unclear(excess.into()));
+        self.put_asked(reading, others, Amounts::default(), Asked::unclear(excess.into()));
     }
 
     /// Adds what the claims of a pod that need not exist would come to. This takes at most `steps` and counts toward no
@@ -168,11 +170,16 @@ impl Cluster {
         if !named.is_empty() || of_classes.is_any() || reading.task.request.iter().any(names_class) {
             let OfClasses {
                 others,
+                by_class,
                 requested,
                 given,
+                given_beyond,
                 unclear,
             } = of_classes;
-            self.put_asked(reading, others, asked.and_provided(requested, given, unclear));
+            self.put_asked(reading, others, by_class, asked.and_provided(requested, given, unclear));
+            if let Some(claimed) = &mut reading.task.claimed {
+                Arc::make_mut(claimed).given_beyond = given_beyond;
+            }
         }
         if let Some(claimed) = &mut reading.task.claimed {
             Arc::make_mut(claimed).asks_for_devices = self.claimed.devices.ask_for_any(namespace, named);
@@ -194,14 +201,21 @@ impl Cluster {
     /// or the slices of its node may be away for a while, but what the pod runs on is not. Returns whether it can be said.
     pub(super) fn keep_claimed(&self, reading: &mut Reading, known: Option<PodId>) -> bool {
         let task = &mut reading.task;
-        let is_said = !cannot_be_said(task);
+        let old = known.and_then(|id| self.pod(id)).filter(|old| old.is_in());
+        // A class whose cards are all away may have other devices: the pod has not got these for it.
+        let had_cards = || old.is_some_and(|old| old.task.claims_cards());
+        let is_given = task
+            .claimed
+            .as_ref()
+            .is_some_and(|claimed| claimed.given_beyond.is_some());
+        let requests_by_class = task.by_class().next().is_some();
+        let has_lost_cards = requests_by_class && !is_given && !task.claims_cards() && had_cards();
+        let is_said = !cannot_be_said(task) && !has_lost_cards;
         let is_lost = |claimed: &Arc<Claimed>| !claimed.is_for_cards();
         if reading.gates != Gates::None || is_said || !task.claimed.as_ref().is_none_or(is_lost) {
             return is_said;
         }
-        let Some(old) = known.and_then(|id| self.pod(id)).filter(|old| old.is_in()) else {
-            return is_said;
-        };
+        let Some(old) = old else { return is_said };
         if old.task.claimed.as_ref().is_some_and(|claimed| !is_lost(claimed)) {
             task.request = Arc::clone(&old.task.request);
             task.claimed.clone_from(&old.task.claimed);

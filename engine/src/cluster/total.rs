@@ -31,7 +31,18 @@ impl Node {
         Parts {
             of_total: self.parts_of_total(),
             away: away.collect(),
+            shared: self.shared_devices(),
         }
+    }
+
+    /// Returns how many devices the node has that any number of claims may have at once, by card and by resource.
+    fn shared_devices(&self) -> Vec<(Dimension, i128)> {
+        let cards = self.offer().into_iter().flat_map(|offer| &offer.cards);
+        let shared = cards.filter_map(|card| {
+            let shared = card.devices.filter(|devices| devices.shared > 0)?.shared;
+            Some([Dimension::Card(card.card), Dimension::Resource(card.resource)].map(|of| (of, shared.into())))
+        });
+        shared.flatten().collect()
     }
 
     /// Returns what the node would give of a dimension, beside what it adds to what the cluster has, once it takes pods
@@ -63,11 +74,23 @@ impl Cluster {
         dimension.is_cpu_or_memory() || metering::is_of_every_pod(dimension) || self.top.total.get(dimension) > 0
     }
 
-    /// Returns what the cluster has of a dimension for queues that it is promised to. For a card that no node has any
-    /// more, that is nothing: what pods still hold of it is charged to their queues until they are gone, and nobody gets
-    /// it after them.
+    /// Whether no more of a dimension can be in use than the nodes have by number. It can where any number of claims may have
+    /// a device at once; and a resource that a class hands devices out as is on no node.
+    pub(crate) fn is_by_number(&self, dimension: Dimension) -> bool {
+        let is_of_class = || {
+            let resource = dimension.resource().filter(|_| !self.claimed.of_classes.is_empty());
+            resource.is_some_and(|resource| self.is_of_class(self.names.resource_name(resource)))
+        };
+        self.top.shared.get(dimension) == 0 && !is_of_class()
+    }
+
+    /// Returns what the cluster has of a dimension for queues that it is promised to: for one that is not by number, as much
+    /// as there could be. For a card that no node has any more, that is nothing: what pods still hold of it is charged to
+    /// their queues until they are gone, and nobody gets it after them.
     pub(crate) fn to_be_had(&self, dimension: Dimension) -> i128 {
-        if dimension.card().is_some_and(|card| self.is_on_no_node(card)) {
+        if !self.is_by_number(dimension) {
+            i128::MAX
+        } else if dimension.card().is_some_and(|card| self.is_on_no_node(card)) {
             0
         } else {
             self.top.total.get(dimension)
@@ -83,7 +106,11 @@ impl Cluster {
     /// Notes that a card may have come to the nodes, or may have left them. For queues that it is promised to, nothing was
     /// there then, though pods held it.
     pub(super) fn note_coming_or_going(&mut self, card: CardId) {
-        let dimension = Dimension::Card(card);
+        self.note_to_be_had(Dimension::Card(card));
+    }
+
+    /// Notes that there may be another amount of a dimension to be had than before, however many there are.
+    pub(super) fn note_to_be_had(&mut self, dimension: Dimension) {
         let total = self.top.total.get(dimension);
         let span = self.changes.total.entry(dimension).or_insert(Span::of(total));
         span.include(0);

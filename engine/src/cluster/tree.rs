@@ -28,6 +28,8 @@ pub struct TopBooks {
     pub total: Totals,
     /// What the nodes could give that take no pods at the moment.
     pub(super) away: Totals,
+    /// How many devices the nodes have that any number of claims may have at once.
+    pub(super) shared: Totals,
     /// What pods have of nodes without any queue being charged for it.
     pub(super) uncharged: Totals,
 }

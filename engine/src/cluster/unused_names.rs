@@ -104,7 +104,8 @@ impl Cluster {
                 .task
                 .requests()
                 .chain([pod.request().as_ref(), pod.task.request.as_ref()]);
-            used.dimensions(requests.flat_map(Amounts::iter).map(|(dimension, _)| dimension));
+            let requests = requests.flat_map(Amounts::iter).chain(pod.task.by_class());
+            used.dimensions(requests.map(|(dimension, _)| dimension));
             let charges = [pod.charge.as_ref(), pod.waits.as_ref().map(|waits| &waits.asked)];
             for charge in charges.into_iter().flatten() {
                 used.cards(charge.alternative.iter().flat_map(Alternative::cards));
@@ -146,6 +147,7 @@ impl Cluster {
         }
         used.totals(&self.top.total);
         used.totals(&self.top.away);
+        used.totals(&self.top.shared);
     }
 
     fn mark_nodes(&self, used: &mut Used) {

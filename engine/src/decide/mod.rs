@@ -309,18 +309,31 @@ fn resumption(cluster: &Cluster, id: WorkloadId) -> Option<Action> {
 /// Evicts admitted pods whose claims have become larger than what they were let in for, where their queue has no quota for that.
 fn overdrawing(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
     let overdrawing = cluster.overdrawing(now);
+    // Nobody has changed anything: a successor would be let in for as little, and be given as much.
+    for given in overdrawing.iter().filter(|overdrawing| overdrawing.by_scheduler) {
+        let pod = cluster.pod(given.pod);
+        if let Some((controller, returns)) = pod.and_then(|pod| Some((pod.controller.clone()?, pod.returns))) {
+            cluster.note_return(&controller, returns, now);
+        }
+    }
     let sent_back = overdrawing.into_iter().filter_map(|overdrawing| {
         let pod = cluster.pod(overdrawing.pod)?;
         let names = cluster.names();
         let said = |alternative: Option<&Alternative>| alternative.map_or_else(|| "no cards".to_owned(), |own| own.said(names));
         let charged = pod.charge.as_ref()?.alternative.as_ref();
-        let message = format!(
-            "let in for {}, and its resource claims are others now, for {}, which queue {} has no quota for: {SENT_BACK}; leave \
-             claims as they are while their pods wait to be scheduled",
-            said(overdrawing.let_in.as_ref()),
-            said(charged),
-            cluster.queue(pod.queue?).name
-        );
+        let (let_in, has) = (said(overdrawing.let_in.as_ref()), said(charged));
+        let queue = &cluster.queue(pod.queue?).name;
+        let message = if overdrawing.by_scheduler {
+            format!(
+                "let in for {let_in}, and the scheduler claimed {has} for it, which queue {queue} has no quota for: {SENT_BACK}; some \
+                 schedulers claim devices of their own for each init container: request cards in the other containers alone"
+            )
+        } else {
+            format!(
+                "let in for {let_in}, and its resource claims are others now, for {has}, which queue {queue} has no quota for: \
+                 {SENT_BACK}; leave claims as they are while their pods wait to be scheduled"
+            )
+        };
         Some(Action::SendBack {
             pod: pod.to_ref(),
             reason: Happening::ResourceClaimChanged,

@@ -364,6 +364,17 @@ impl Devices {
         (!is_there).then(|| Obstacle::NoDevice(format!("there is no DeviceClass {class}")))
     }
 
+    /// Returns the resources by which pods may request devices of classes without a claim, cards or not.
+    pub fn of_classes(&self) -> impl Iterator<Item = String> + '_ {
+        self.classes.iter().flat_map(|(name, (class, _))| {
+            let extended = class.spec.extended_resource_name.as_deref();
+            let extended = extended.filter(|resource| !resource.is_empty());
+            [format!("{RESOURCE_OF_CLASS}{name}")]
+                .into_iter()
+                .chain(extended.map(str::to_owned))
+        })
+    }
+
     /// Returns the resources by which pods may request cards of classes without a claim, each with what the class provides. Classes whose
     /// devices are no cards are left out. Classes that have no device now are included, since a device that comes later may be a card.
     pub fn provided(&mut self) -> Vec<(String, Provided)> {

@@ -32,6 +32,8 @@ pub struct DeviceCount {
     pub allocated: i64,
     /// How many of `total` could be allocated now, each by itself.
     pub free: i64,
+    /// How many there are, of those that are `there`, that any number of claims may have at once.
+    pub shared: i64,
 }
 
 /// The devices of a node.
@@ -93,6 +95,7 @@ impl Room {
             let count = cards.entry(card.clone()).or_default();
             count.there += 1;
             count.allocated += i64::from(!lot.holders.is_empty());
+            count.shared += i64::from(lot.device.is_shared);
             if lot.device.taints.is_empty() {
                 count.total += 1;
                 count.free += i64::from(lot.is_free() && self.suffices_for(lot));

@@ -189,10 +189,11 @@ fn is_guaranteed(view: &View, what: &What) -> bool {
     queues.any(|queue| own_guarantee(view, queue, what) > 0)
 }
 
-/// Whether all queues together must have no more than the cluster has: always under `capacity`, else if any of it is kept
-/// free.
+/// Whether all queues together must have no more than the cluster has: if any of it is kept free, and under `capacity`
+/// unless pods are let in that wait for nodes.
 fn is_limited_by_cluster(view: &View, what: &What) -> bool {
-    view.configuration.plugin == Plugin::Capacity || is_guaranteed(view, what)
+    let is_at_all = view.configuration.plugin == Plugin::Capacity && view.configuration.admit_on_fit;
+    is_at_all || is_guaranteed(view, what)
 }
 
 /// Returns what all queues together may have at most; `None` if nothing limits them.

@@ -105,6 +105,18 @@ impl Cluster {
         for (dimension, amount) in &before.away {
             away.add(*dimension, -amount);
         }
+        if now.shared != before.shared {
+            for (dimension, _) in now.shared.iter().chain(&before.shared) {
+                self.note_to_be_had(*dimension);
+            }
+            let shared = &mut self.top.books(PEN).shared;
+            for (dimension, amount) in now.shared {
+                shared.add(dimension, amount);
+            }
+            for (dimension, amount) in &before.shared {
+                shared.add(*dimension, -amount);
+            }
+        }
         for (dimension, amount) in grown.iter() {
             self.change_total(dimension, amount);
         }

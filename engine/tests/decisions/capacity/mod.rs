@@ -2,6 +2,7 @@
 
 mod alternatives;
 mod arguments;
+mod autoscaled;
 mod cut_short;
 mod dimensions;
 mod forgone;

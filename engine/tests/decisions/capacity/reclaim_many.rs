@@ -38,14 +38,16 @@ fn who_has_the_card_is_preempted_behind_the_many_who_have_only_cpu() {
 /// Under `admitOn: quota` no node is looked at, where they would be found as well.
 #[test]
 fn a_queue_that_borrows_gives_back_behind_the_many_that_may_keep_what_they_have() {
-    let mut configuration = (*capacity(RECLAIM, "guaranteeThreshold: 100")).clone();
+    let mut configuration = (*capacity(RECLAIM, "guaranteeThreshold: 100, enableHierarchy: true")).clone();
     configuration.cardgate.admit_on = crds::configuration::AdmitOn::Quota;
     let mut world = World::with(configuration.into());
     world.node(&node("n1").cards("A", 200).offers("cpu", "1000"));
+    world.queue(&plain("all").quota(r#"{"A": 200}"#));
+    let of_all = |name: &str, cards: &str| plain(name).parent("all").deserved_cards(cards).deserved("cpu", "100");
     // It has more CPU than it deserves, and no more cards.
-    world.queue(&plain("b").deserved_cards(r#"{"A": 100}"#).deserved("cpu", "100"));
-    world.queue(&plain("c").deserved_cards(r#"{"A": 50}"#).deserved("cpu", "100"));
-    world.queue(&plain("a").deserved_cards(r#"{"A": 50}"#).deserved("cpu", "100"));
+    world.queue(&of_all("b", r#"{"A": 100}"#));
+    world.queue(&of_all("c", r#"{"A": 50}"#));
+    world.queue(&of_all("a", r#"{"A": 50}"#));
     let with_cpu = |queue: &str, index: usize, cpu: &str| worker(queue, index).requests("cpu", cpu);
     let of_c = (0..100).map(|index| with_cpu("c", index, "0").created(0));
     let of_b = (0..100).map(|index| with_cpu("b", index, "2").created(10));

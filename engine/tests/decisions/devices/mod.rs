@@ -1,6 +1,7 @@
 //! Cards by Dynamic Resource Allocation: who is let in for what they claim, and what they are charged.
 
 mod both_ways;
+mod by_class;
 mod effort;
 mod evaluating;
 mod failing;

@@ -1,5 +1,7 @@
 //! What classes provide as resources: what is charged for it, also where Cardgate can't say what it is.
 
+use engine::decide::Action;
+
 use super::*;
 
 const ODD: &str = "deviceclass.resource.kubernetes.io/odd";
@@ -96,7 +98,7 @@ fn of_several_classes_with_one_resource_the_scheduler_takes_one() {
 }
 
 /// A pod on a node with what its claim, made by the scheduler, says that it was given.
-fn given(pod: Object, claim: &str, resource: &str, node: &str) -> Object {
+pub fn given(pod: Object, claim: &str, resource: &str, node: &str) -> Object {
     let mapping = json!({"containerName": "main", "resourceName": resource, "requestName": "r"});
     let status = json!({"resourceClaimName": claim, "requestMappings": [mapping]});
     pod.set(["status", "extendedResourceClaimStatus"], status).on(node)
@@ -219,4 +221,52 @@ fn what_names_a_class_that_is_not_there_waits_for_it() {
     assert_eq!(world.refusal_of("p1"), "NoDeviceSelected");
     world.class("odd", "device.driver == 'gpu.nvidia.com'", None);
     assert_eq!(world.admit(), [admitted("p1", "A")]);
+}
+
+/// Some schedulers claim devices of their own for each init container, and a pod asks for no more than the largest of them.
+#[test]
+fn what_the_scheduler_claims_beyond_the_request_is_charged_and_evicts_where_there_is_no_quota_for_it() {
+    for (resource, names_another) in [(GPU, false), (ODD, false), (ODD, true)] {
+        for (quota, is_evicted) in [(3, false), (2, true)] {
+            let mut world = of_all();
+            world.class("nic", "device.driver == 'nic.example.com'", None);
+            world.slice("n1", "nic.example.com", &json!([{"name": "nic-0"}]));
+            let nic = json!([{"name": "r", "exactly": request("nic", 1, None)}]);
+            world.claim("nic", &nic, &json!({}));
+            let named = |pod: Object| if names_another { claiming(pod, "nic") } else { pod };
+            world.queue(&queue("team-a").quota(&format!(r#"{{"A": {quota}}}"#)));
+            let waits = |name: &str| pod(name).requests(resource, "1");
+            world.pod(&named(waits("p1")));
+            assert_eq!(world.admit(), [admitted("p1", "A")]);
+            let let_in = bare_pod("p1")
+                .queue("team-a")
+                .requests(resource, "1")
+                .annotation("volcano.sh/card.assigned", "A");
+            let let_in = named(let_in);
+            world.pod(&let_in);
+            assert_eq!(charged(&world), [1, 0]);
+            world.claim(
+                "p1-made",
+                &exactly(1, None),
+                &allocated("n1", &["gpu-0", "gpu-1", "gpu-2"]),
+            );
+            world.pod(&given(let_in, "p1-made", resource, "n1"));
+            assert_eq!(charged(&world), [3, 0], "{resource}");
+            let evicted = world.decide().into_iter().filter_map(|action| match action {
+                Action::SendBack { reason, message, .. } => Some((reason.as_str(), message)),
+                _ => None,
+            });
+            let message = "let in for 1 A, and the scheduler claimed 3 A for it, which queue team-a has no quota for: it is evicted; \
+                           some schedulers claim devices of their own for each init container: request cards in the other containers \
+                           alone";
+            let expected = is_evicted.then_some(("ResourceClaimChanged", message.to_owned()));
+            assert_eq!(
+                evicted.collect::<Vec<_>>(),
+                Vec::from_iter(expected),
+                "{resource} {quota}"
+            );
+            world.pod(&waits("p2"));
+            assert_eq!(world.refusal_of("p2"), "InsufficientScalarQuota");
+        }
+    }
 }
