@@ -42,6 +42,8 @@ impl CardId {
 pub struct Names {
     resources: Table,
     cards: Table,
+    /// How many uses of names were looked at to find out which are used.
+    looked_at: usize,
 }
 
 impl Default for Names {
@@ -54,6 +56,7 @@ impl Default for Names {
         Self {
             resources,
             cards: Table::default(),
+            looked_at: 0,
         }
     }
 }
@@ -96,14 +99,18 @@ impl Names {
         self.resources.turnover += resources;
     }
 
-    /// Whether so much has come and gone that it is worth finding out which names are used.
+    /// Whether so much has come and gone that it is worth finding out which names are used: half as many names as there are, and
+    /// enough for what the last look took. What it takes depends on how often names are used, and a few may be used everywhere.
     pub(crate) fn is_look_due(&self) -> bool {
-        let is_due = |table: &Table| table.turnover >= SMALL_TABLE.max(table.ids.len() / 2);
+        let least = SMALL_TABLE.max(self.looked_at / LOOKED_AT_FOR_A_NAME);
+        let is_due = |table: &Table| table.turnover >= least.max(table.ids.len() / 2);
         is_due(&self.cards) || is_due(&self.resources)
     }
 
-    /// Forgets the names that are not used, given by number. Returns the free numbers of card names.
-    pub(crate) fn keep(&mut self, cards: &[bool], resources: &[bool]) -> Vec<CardId> {
+    /// Forgets the names that are not used, given by number, as `looked_at` uses of names say. Returns the free numbers of card
+    /// names.
+    pub(crate) fn keep(&mut self, cards: &[bool], resources: &[bool], looked_at: usize) -> Vec<CardId> {
+        self.looked_at = looked_at;
         self.resources.keep(resources);
         self.cards.keep(cards);
         self.cards.renamed.clear();
@@ -154,6 +161,8 @@ impl Names {
 
 /// With fewer changes than this, it is not checked which names are used.
 const SMALL_TABLE: usize = 1024;
+/// How many uses of names are looked at for each name that has come or gone: some microsecond's worth.
+const LOOKED_AT_FOR_A_NAME: usize = 64;
 
 #[derive(Debug, Default)]
 struct Table {

@@ -13,16 +13,20 @@ use crate::names::{CardId, ResourceId};
 struct Used {
     cards: Vec<bool>,
     resources: Vec<bool>,
+    /// How many uses were looked at.
+    looked_at: usize,
 }
 
 impl Used {
     fn card(&mut self, card: CardId) {
+        self.looked_at += 1;
         if let Some(used) = self.cards.get_mut(card.index()) {
             *used = true;
         }
     }
 
     fn resource(&mut self, resource: ResourceId) {
+        self.looked_at += 1;
         if let Some(used) = self.resources.get_mut(resource.index()) {
             *used = true;
         }
@@ -58,7 +62,7 @@ impl Used {
 
 impl Cluster {
     /// Gives the numbers of names that nobody uses any more to other names, when enough names have come and gone since the
-    /// last time. So a name costs the same, however many there are.
+    /// last time. So a name costs the same, however many there are and however often they are used.
     pub(crate) fn forget_unused_names_in_time(&mut self) {
         if self.names.is_look_due() {
             self.forget_unused_names();
@@ -74,6 +78,7 @@ impl Cluster {
         let mut used = Used {
             cards: vec![false; self.names.card_numbers()],
             resources: vec![false; self.names.resource_names().count()],
+            looked_at: 0,
         };
         for resource in [ResourceId::CPU, ResourceId::MEMORY, ResourceId::PODS] {
             used.resource(resource);
@@ -90,7 +95,7 @@ impl Cluster {
         let apart = self.claimed.devices.inventory().cards_apart();
         used.cards(apart.filter_map(|card| self.names.known_card(card)));
         used.cards(self.changes.cards.iter().chain(&self.changes.card_usage).copied());
-        let unused = self.names.keep(&used.cards, &used.resources);
+        let unused = self.names.keep(&used.cards, &used.resources, used.looked_at);
         self.cards.forget(unused, self.names.card_numbers());
         self.gpu_nodes
             .forget_resources_from(self.names.resource_names().count());

@@ -1,5 +1,6 @@
 //! What waits in a queue, next first. A workload counts once, however many pods it has.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use crds::card_usage::WaitingWorkload;
@@ -128,13 +129,17 @@ fn speaker(cluster: &Cluster, first: PodId, parts: Option<&Parts>) -> Subject {
 }
 
 /// Returns what the workloads ask for that a queue, and the queues below it, are to let in as a whole.
-pub(super) fn asked_as_wholes(cluster: &Cluster, id: QueueId) -> BTreeMap<CardId, i128> {
+pub(super) fn asked_as_wholes<'a>(
+    cluster: &Cluster,
+    id: QueueId,
+    own: &'a BTreeMap<CardId, i128>,
+) -> Cow<'a, BTreeMap<CardId, i128>> {
     if !cluster.is_inner(id) {
-        return asked_in(cluster, [id]);
+        return Cow::Borrowed(own);
     }
     let is_below = |queue: &QueueId| *queue == id || cluster.ancestry(*queue).any(|above| above == id);
     let all = cluster.queues().filter(|(_, queue)| !queue.in_line().is_empty());
-    asked_in(cluster, all.map(|(queue, _)| queue).filter(is_below))
+    Cow::Owned(asked_in(cluster, all.map(|(queue, _)| queue).filter(is_below)))
 }
 
 /// Returns what the workloads ask for that these queues are to let in as a whole.

@@ -30,8 +30,8 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
             limit.map_or_else(|| "unlimited".to_owned(), format)
         )
     };
-    let of_wholes = asked_as_wholes(cluster, id);
     let of_own_wholes = asked_in(cluster, [id]);
+    let of_wholes = asked_as_wholes(cluster, id, &of_own_wholes);
     let cards = cards_of(cluster, queue).into_iter();
     let of_wholes_alone = of_wholes.keys().filter(|card| cluster.resource_of(**card).is_some());
     let of_wholes_alone = of_wholes_alone.map(|card| (cluster.names().card_name(*card), *card));
