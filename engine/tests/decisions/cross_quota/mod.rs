@@ -399,6 +399,27 @@ fn for_an_autoscaler_pods_are_let_in_to_nodes_without_gpu() {
     );
 }
 
+/// An autoscaler adds no node without GPU that has the pod's card.
+#[test]
+fn a_pod_for_cards_that_gpu_nodes_alone_have_waits_for_them() {
+    const SLICE: &str = "nvidia.com/mig-1g.5gb";
+    const CARD: &str = "A/mig-1g.5gb-mixed";
+    let with_slices = |name: &str| node(name).cards("A", 1).offers(SLICE, "1");
+    let mut world = World::with(configuration("quota.cpu: 8", "admitOn: quota"));
+    world.node(&with_slices("gpu-1").label(GPU_NODE, "true"));
+    world.queue(&queue("team-a").quota(&format!(r#"{{"{CARD}": 3}}"#)));
+    let asks = |name: &str| {
+        let pod = batch(name).queue("team-a").annotation("volcano.sh/card.name", CARD);
+        pod.requests(SLICE, "1")
+    };
+    world.pod(&asks("holder").on("gpu-1"));
+    world.pod(&asks("p"));
+    assert_eq!(world.refusal_of("p"), "NoNodeFits");
+    world.remove_pod("holder");
+    let admissions = world.admissions();
+    assert_eq!(admissions[0].pin.as_ref().map(|pin| &*pin.node), Some("gpu-1"));
+}
+
 /// Who comes now is held by nobody: so who was marked before waits for nothing either.
 #[test]
 fn who_waits_in_a_namespace_that_opts_in_no_longer_is_let_in() {
