@@ -24,6 +24,8 @@ pub struct Meaning {
     pub kind: CardKind,
     /// The node labels that make up the name, keys and values.
     pub labels: Vec<(String, String)>,
+    /// Whether the node had to guess the resource.
+    is_guess: bool,
 }
 
 /// How many of a card there are, over the nodes that count it by the same resource.
@@ -155,6 +157,11 @@ impl Cards {
         self.resources.contains(&resource)
     }
 
+    /// Returns the resources by which nodes were found to have cards.
+    pub(super) fn resources(&self) -> impl Iterator<Item = ResourceId> + '_ {
+        self.resources.iter().copied()
+    }
+
     /// Returns all cards, by number.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Card> {
         self.known.iter()
@@ -203,8 +210,8 @@ impl Cluster {
 
     /// Returns the resources by which nodes were found to have cards, including resources of nodes that are gone.
     pub fn resources_of_cards(&self) -> BTreeSet<&str> {
-        let resources = self.cards.resources.iter();
-        let resources = resources.map(|resource| self.names.resource_name(*resource));
+        let resources = self.cards.resources();
+        let resources = resources.map(|resource| self.names.resource_name(resource));
         resources.chain(self.claimed.provided()).collect()
     }
 
@@ -386,12 +393,26 @@ impl Cluster {
         }
     }
 
+    /// Forgets a resource that was taken for that of a card by a guess, unless a card still means it: it is another plugin's.
+    fn forget_guess(&mut self, resource: ResourceId, now: Timestamp) {
+        let mut meanings = self.cards.known.iter().filter_map(|card| card.meaning.as_ref());
+        if meanings.any(|meaning| meaning.resource == resource) {
+            return;
+        }
+        self.cards.resources.remove(&resource);
+        self.changes.resources_of_cards = true;
+        self.resources_of_cards_changed();
+        self.see_unqueued_anew(|_| true);
+        self.give_back_without_cards(now);
+    }
+
     fn card_meaning_changed(&mut self, id: CardId, now: Timestamp) {
         let Some(card) = self.card(id) else { return };
         let Some(meaning) = self.deciding_node(card, id).map(|card| Meaning {
             resource: card.resource,
             kind: card.found.kind,
             labels: card.found.labels.clone(),
+            is_guess: card.found.is_guess,
         }) else {
             return;
         };
@@ -399,12 +420,11 @@ impl Cluster {
             return;
         }
         let is_new = self.cards.resources.insert(meaning.resource);
-        let before = self
-            .cards
-            .get_mut(id)
-            .meaning
-            .replace(meaning)
-            .map(|before| before.resource);
+        let before = self.cards.get_mut(id).meaning.replace(meaning);
+        if let Some(guess) = before.as_ref().filter(|before| before.is_guess) {
+            self.forget_guess(guess.resource, now);
+        }
+        let before = before.map(|before| before.resource);
         self.name_cards_anew(|_| true);
         if is_new {
             self.resources_of_cards_changed();

@@ -156,6 +156,9 @@ impl Cluster {
     }
 
     fn mark_nodes(&self, used: &mut Used) {
+        for resource in self.cards.resources() {
+            used.resource(resource);
+        }
         for (_, node) in self.nodes.iter() {
             if let Some(offer) = node.offer() {
                 used.dimensions(offer.allocatable.iter().map(|(dimension, _)| dimension));

@@ -193,6 +193,10 @@ fn who_guesses_the_resource_by_its_prefix_overrules_nobody() {
         assert_eq!(inventories["n1"], overruled(INTERFACES, "n2"));
         world.pod(&pod("p1").asks("A", 1));
         assert_eq!(world.admit_names(), ["p1"]);
+        assert!(
+            !world.cluster.resources_of_cards().contains(INTERFACES),
+            "nobody waits for quota of these"
+        );
         // When its plugin has registered, they agree.
         world.node(&counting("n1", NVIDIA).offers(INTERFACES, "8"));
         let (inventories, card_type) = shown(&mut world);
