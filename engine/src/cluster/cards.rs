@@ -420,8 +420,10 @@ impl Cluster {
             return;
         }
         let is_new = self.cards.resources.insert(meaning.resource);
+        let is_sure = !meaning.is_guess;
         let before = self.cards.get_mut(id).meaning.replace(meaning);
-        if let Some(guess) = before.as_ref().filter(|before| before.is_guess) {
+        // Of two guesses, nobody knows which is wrong.
+        if let Some(guess) = before.as_ref().filter(|before| before.is_guess && is_sure) {
             self.forget_guess(guess.resource, now);
         }
         let before = before.map(|before| before.resource);

@@ -88,6 +88,8 @@ impl Offer {
             // A card that feature discovery waits for a device plugin for is here by devices.
             self.problems
                 .retain(|problem| !problem.is_want_of_plugin_for(&card.name));
+            // The devices are sure of what a guess by labels would have something else for.
+            self.cards.retain(|known| known.card != id || !known.found.is_guess);
             if let Some(known) = self.cards.iter_mut().find(|known| known.card == id) {
                 self.problems.push(Problem::CountedTwice {
                     card: card.name.clone(),

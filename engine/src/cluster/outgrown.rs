@@ -140,7 +140,8 @@ impl Cluster {
         };
         // For a pod that an earlier operator let in, only the number of cards that it was let in for is known.
         let outgrows = |set: &CardSet| match has_its_claims {
-            Some(has_its_claims) => !has_its_claims || is_charged && is_given_beyond(pod),
+            // A pod that was let in for no cards was let in without a look at what its queue may have of them.
+            Some(has_its_claims) => !has_its_claims || is_charged && let_in.is_some() && is_given_beyond(pod),
             None => let_in.is_some_and(|let_in| set.total() > let_in.total()),
         };
         let beyond = |set: &&CardSet| set.beyond(let_in).next().is_some() && outgrows(set);

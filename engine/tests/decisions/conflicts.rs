@@ -173,6 +173,7 @@ fn card_discovery_who_was_let_in_by_nobody_is_charged_as_its_node_counts() {
 #[test]
 fn who_guesses_the_resource_by_its_prefix_overrules_nobody() {
     const INTERFACES: &str = "nvidia.com/sriov_rdma";
+    const CARDS: &str = "nvidia.com/a";
     let joining = || labelled("n1", NVIDIA).offers(INTERFACES, "8");
     for joins_first in [false, true] {
         let mut world = World::new();
@@ -202,6 +203,12 @@ fn who_guesses_the_resource_by_its_prefix_overrules_nobody() {
         let (inventories, card_type) = shown(&mut world);
         assert_eq!((&*inventories["n1"], card_type.as_deref()), ("A x8", Some(NVIDIA)));
     }
+    // Of two guesses, the first by name decides, and the other may be the cards' all the same.
+    let mut world = World::new();
+    world.node(&labelled("n2", NVIDIA).offers(CARDS, "8"));
+    world.node(&joining());
+    assert!(shown(&mut world).1.unwrap().starts_with(INTERFACES));
+    assert!(world.cluster.resources_of_cards().contains(CARDS));
     // Where nobody knows better, the guess counts.
     let mut world = World::new();
     world.node(&joining());
