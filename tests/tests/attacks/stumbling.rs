@@ -131,12 +131,14 @@ async fn a_slow_mind_is_counted_and_a_silent_one_leads_until_the_kubelet_is_told
 
     tenant.create(&over_quota("dawdles", &card)).await?;
     expect_metric(&world, "cardgate_slow_rounds_total{step=\"decide\"}", 1.0).await?;
-    let log = operator.log()?;
-    let slow = log
-        .lines()
-        .find(|line| line.contains("a slow round"))
-        .unwrap_or_default();
-    assert!(slow.contains("judging Pod attacker/dawdles"), "{slow}");
+    wait::eventually("the slow round to be logged", wait::PATIENCE, async || {
+        let log = operator.log()?;
+        let slow = log.lines().filter(|line| line.contains("a slow round"));
+        let slow: Vec<_> = slow.collect();
+        let told = slow.iter().any(|line| line.contains("judging Pod attacker/dawdles"));
+        Ok(Seen::when(told, format!("{slow:?}")))
+    })
+    .await?;
     victim.create(&victim.gpu_pod("meanwhile", &card, 1).build()).await?;
     victim.expect("meanwhile", &Tally::none().running(&card, 1)).await?;
 
