@@ -238,9 +238,9 @@ async fn of_two_operators_one_leads_and_the_other_takes_over() -> Outcome {
         .await?;
     await_admitted(&scenario, 1).await?;
 
-    // On SIGTERM the Lease is given back, so that the other need not wait until it expires.
+    // On SIGTERM the Lease is given back, so that the other need not wait until it expires: 10 s at least after a renewal.
     first.terminate().await?;
-    wait::eventually("the second to lead", Duration::from_secs(5), async || {
+    wait::eventually("the second to lead", Duration::from_secs(9), async || {
         Ok(Seen::when(leads(&second).await?, "it does not"))
     })
     .await?;

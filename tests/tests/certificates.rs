@@ -218,7 +218,7 @@ async fn api_servers_believe_the_webhook_whatever_happens_to_secrets_and_configu
     })
     .await?;
 
-    // As after `kubectl replace`, or an apply that knows of no caBundle: repaired within a second.
+    // As after `kubectl replace`, or an apply that knows of no caBundle: repaired within seconds.
     let no_bundle = json!([{ "op": "remove", "path": "/webhooks/0/clientConfig/caBundle" }]);
     let no_bundle = Patch::Json::<()>(serde_json::from_value(no_bundle)?);
     let begin = Instant::now();
@@ -229,7 +229,7 @@ async fn api_servers_believe_the_webhook_whatever_happens_to_secrets_and_configu
         .patch(CONFIGURATION, &PatchParams::default(), &no_bundle)
         .await?;
     let served = seer.believed("127.0.0.1").await?;
-    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
 
     // The webhook's Secret is lost: another certificate of the same authority.
     seer.secrets.delete(SERVING_SECRET, &DeleteParams::default()).await?;

@@ -195,8 +195,17 @@ async fn types_that_come_later_are_taken_up_and_cost_nothing_before() -> Outcome
     plane.kill_apiserver()?;
     plane.start_apiserver_with_devices().await?;
     // On a slow machine that takes longer than a lease: who does not lead any more ends, and is started again, as by its Deployment.
-    cardgate.operator().revive()?;
-    cardgate.operator().await_ready().await?;
+    let operator = cardgate.operator();
+    wait::eventually("the operator to lead", wait::PATIENCE * 2, async || {
+        operator.revive()?;
+        let (status, text) = operator.readiness().await?;
+        let leads = operator.metric("cardgate_leader").await?;
+        Ok(Seen::when(
+            status == 200 && leads == Some(1.0),
+            format!("{status} {text}, leads: {leads:?}"),
+        ))
+    })
+    .await?;
     cardgate.await_door(&plane).await?;
     let world = World { cardgate, plane };
     let scenario = Scenario::of(&world, "later").await?;

@@ -19,6 +19,9 @@ use tokio::task::JoinHandle;
 
 type Outcome = anyhow::Result<()>;
 
+/// Less than what is left of a Lease whose holder ends just before it would renew it: 5 of 15 s have passed.
+const BEFORE_EXPIRY: Duration = Duration::from_secs(9);
+
 struct Running {
     leadership: Leadership,
     task: JoinHandle<Result<(), LeaseError>>,
@@ -63,7 +66,7 @@ async fn one_leads_and_another_takes_over_when_it_ends_or_falls_silent() -> Outc
     let holder = async || anyhow::Ok(leases.get(LEASE).await?.spec.and_then(|spec| spec.holder_identity));
 
     let first = start(&client, "operator-1");
-    first.leads_within(Duration::from_secs(2)).await?;
+    first.leads_within(wait::PATIENCE).await?;
     let second = start(&client, "operator-2");
     // The operator may read its Lease, and not watch it.
     let watched: Api<Lease> = Api::namespaced(plane.client().await?, NAMESPACE);
@@ -80,18 +83,18 @@ async fn one_leads_and_another_takes_over_when_it_ends_or_falls_silent() -> Outc
     assert_eq!(spec.holder_identity.as_deref(), Some("operator-1"));
     assert_eq!(spec.lease_duration_seconds, Some(15));
 
-    // Shut down: the other one leads within seconds.
+    // Shut down: the other one leads before the Lease has run out.
     first.done.send(()).expect("the candidate waits for it");
     first.task.await??;
     assert!(!first.leadership.holds());
-    second.leads_within(Duration::from_secs(3)).await?;
+    second.leads_within(BEFORE_EXPIRY).await?;
     assert_eq!(holder().await?.as_deref(), Some("operator-2"));
 
     // A crash: the same pod's next process leads at once.
     second.task.abort();
     assert!(second.task.await.is_err_and(|error| error.is_cancelled()));
     let again = start(&client, "operator-2");
-    again.leads_within(Duration::from_secs(2)).await?;
+    again.leads_within(BEFORE_EXPIRY).await?;
 
     // A crash that nobody restarts: another one leads when the Lease has run out, and not before.
     again.task.abort();

@@ -1,5 +1,7 @@
 //! How much Cardgate writes, by the API server's own audit log. Each test has a control plane of its own.
 
+use std::time::{Duration, Instant};
+
 use cardgate_tests::cardgate::Cardgate;
 use cardgate_tests::controlplane::{ControlPlane, Options};
 use cardgate_tests::nodes;
@@ -19,6 +21,9 @@ use serde_json::json;
 
 type Outcome = anyhow::Result<()>;
 
+/// For how long the operator writes nothing when it has nothing more to write.
+const QUIET: Duration = Duration::from_secs(3);
+
 /// What the operator wrote after the first `before` writes of the log, as `verb resource/subresource name`; not its Lease.
 fn writes(plane: &ControlPlane, before: usize) -> anyhow::Result<Vec<String>> {
     let operator = Cardgate::operator_account().user();
@@ -35,6 +40,28 @@ fn writes(plane: &ControlPlane, before: usize) -> anyhow::Result<Vec<String>> {
         })
     });
     Ok(texts.collect())
+}
+
+/// Waits until the operator has nothing more to write, and returns the length of the log, which follows what watches show.
+async fn settled(plane: &ControlPlane) -> anyhow::Result<usize> {
+    let mut last = (0, Instant::now());
+    wait::eventually(
+        "the operator to have nothing more to write",
+        wait::PATIENCE,
+        async || {
+            let length = plane.audit_log()?.len();
+            let written = writes(plane, 0)?.len();
+            if written != last.0 {
+                last = (written, Instant::now());
+            }
+            Ok(if last.1.elapsed() >= QUIET {
+                Seen::Done(length)
+            } else {
+                Seen::NotYet(format!("{written} writes"))
+            })
+        },
+    )
+    .await
 }
 
 /// Waits until the card type has so many nodes and cards.
@@ -66,7 +93,7 @@ async fn idle_nodes_with_heartbeats_cause_no_write() -> Outcome {
         .await?;
     }
     await_type(plane, "NVIDIA-A100", (30, 240)).await?;
-    let before = plane.audit_log()?.len();
+    let before = settled(plane).await?;
 
     let nodes: Api<Node> = Api::all(plane.client().await?);
     for _ in 0..3 {
@@ -91,10 +118,21 @@ async fn idle_nodes_with_heartbeats_cause_no_write() -> Outcome {
     })
     .await?;
     await_type(plane, "NVIDIA-A100", (30, 239)).await?;
-    let mut written = writes(plane, before)?;
-    written.sort_unstable();
     let card_type = format!("patch cardtypes/status {}", slug("NVIDIA-A100"));
-    assert_eq!(written, ["patch cardinventories/status idle-0", card_type.as_str()]);
+    let expected = ["patch cardinventories/status idle-0", card_type.as_str()];
+    let written = || {
+        let mut written = writes(plane, before)?;
+        written.sort_unstable();
+        anyhow::Ok(written)
+    };
+    wait::eventually("both writes to be in the log", wait::PATIENCE, async || {
+        let written = written()?;
+        Ok(Seen::when(written == expected, format!("{written:?}")))
+    })
+    .await?;
+    // And no others.
+    settled(plane).await?;
+    assert_eq!(written()?, expected);
     Ok(())
 }
 

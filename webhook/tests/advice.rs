@@ -404,9 +404,13 @@ fn thousands_of_misspelt_keys_cost_no_more_than_their_size() {
         let mut object = pod(&[], &[(GPU, "1")]);
         object["metadata"]["annotations"] = (0..8000).map(misspelt).collect::<serde_json::Map<_, _>>().into();
         let world = World::new();
-        let began = Instant::now();
-        world.create_pod(&object);
-        began.elapsed()
+        // The quickest is one that nothing else on the machine delays.
+        let answers = (0..5).map(|_| {
+            let began = Instant::now();
+            world.create_pod(&object);
+            began.elapsed()
+        });
+        answers.min().unwrap_or_default()
     };
     let (others, misspelt) = (took("example.org/of-others"), took(CARD_NAME));
     assert!(

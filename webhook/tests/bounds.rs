@@ -16,6 +16,9 @@ const VOLCANO_JOB: (&str, &str, &str) = ("batch.volcano.sh", "v1alpha1", "Job");
 /// How many tasks of a Job are looked at.
 const TASKS: usize = 256;
 
+/// How often what is compared is measured.
+const RUNS: usize = 5;
+
 /// What the API server passes on of all warnings of an answer.
 const PASSED_ON: usize = 4096;
 
@@ -120,11 +123,15 @@ fn took(world: &World, endpoint: Endpoint, job: &Value) -> Duration {
     took_review(world, endpoint, &review(VOLCANO_JOB, "CREATE", job, &Value::Null))
 }
 
+/// How long an answer takes that nothing else on the machine delays: the quickest of some.
 fn took_review(world: &World, endpoint: Endpoint, review: &Value) -> Duration {
     let review = review.to_string();
-    let began = Instant::now();
-    assert_eq!(world.answer(endpoint, review.as_bytes()).status, 200);
-    began.elapsed()
+    let answers = (0..RUNS).map(|_| {
+        let began = Instant::now();
+        assert_eq!(world.answer(endpoint, review.as_bytes()).status, 200);
+        began.elapsed()
+    });
+    answers.min().unwrap()
 }
 
 /// So many names of cards that no node has, with numbers from this one on.

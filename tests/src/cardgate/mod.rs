@@ -237,4 +237,4 @@ impl Drop for Cardgate {
 }
 
 /// How long a process may take to end in an orderly way.
-const GRACE: Duration = Duration::from_secs(15);
+const GRACE: Duration = Duration::from_secs(30);

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, SelfSubjectReview, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
@@ -13,6 +15,7 @@ use serde_json::json;
 
 use super::kubeconfig::Credentials;
 use super::{ControlPlane, Kubectl};
+use crate::wait::{self, Seen};
 
 /// Longer than any test or demo.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
@@ -169,7 +172,7 @@ impl ControlPlane {
         self.kubectl.as_user(user)
     }
 
-    /// Gives the user a cluster role, such as `edit`, in a namespace.
+    /// Gives the user a cluster role, such as `edit`, in a namespace, and waits until the API server knows.
     pub async fn grant(&self, user: &str, cluster_role: &str, namespace: &str) -> Result<()> {
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -179,6 +182,56 @@ impl ControlPlane {
             "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
         });
         self.apply(&binding).await?;
-        Ok(())
+        self.await_rights(user, cluster_role, Some(namespace)).await
     }
+
+    /// Waits until the API server lets the user (see also [`Account::user`]) do what the cluster role is for, in a namespace or
+    /// everywhere: it learns of roles and their bindings by watches of its own.
+    pub async fn await_rights(&self, user: &str, cluster_role: &str, namespace: Option<&str>) -> Result<()> {
+        let client = self.client().await?;
+        let roles: Api<ClusterRole> = Api::all(client.clone());
+        let reviews: Api<SubjectAccessReview> = Api::all(client);
+        let what = format!("{user} to have the rights of {cluster_role}");
+        wait::eventually(what, wait::PATIENCE, async || {
+            // Some roles are made of others, by a controller.
+            let granted = roles.get(cluster_role).await?.rules.unwrap_or_default();
+            let Some(right) = granted.iter().find_map(first_right) else {
+                return Ok(Seen::NotYet("the role allows nothing".to_owned()));
+            };
+            let right = ResourceAttributes {
+                namespace: namespace.map(str::to_owned),
+                ..right
+            };
+            let review = SubjectAccessReview {
+                spec: SubjectAccessReviewSpec {
+                    user: Some(user.to_owned()),
+                    resource_attributes: Some(right.clone()),
+                    ..SubjectAccessReviewSpec::default()
+                },
+                ..SubjectAccessReview::default()
+            };
+            let answer = reviews.create(&PostParams::default(), &review).await?;
+            let is_allowed = answer.status.is_some_and(|status| status.allowed);
+            Ok(Seen::when(is_allowed, format!("no right to {right:?}")))
+        })
+        .await
+    }
+}
+
+/// The first thing that a rule allows on objects.
+fn first_right(rule: &PolicyRule) -> Option<ResourceAttributes> {
+    let resource = rule.resources.as_ref()?.first()?;
+    let (resource, subresource) = match resource.split_once('/') {
+        Some((resource, subresource)) => (resource, Some(subresource)),
+        None => (resource.as_str(), None),
+    };
+    let name = rule.resource_names.as_ref().and_then(|names| names.first());
+    Some(ResourceAttributes {
+        group: rule.api_groups.as_ref()?.first().cloned(),
+        resource: Some(resource.to_owned()),
+        subresource: subresource.map(str::to_owned),
+        name: name.cloned(),
+        verb: rule.verbs.first().cloned(),
+        ..ResourceAttributes::default()
+    })
 }

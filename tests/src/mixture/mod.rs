@@ -52,6 +52,8 @@ const CROSS_NODE: (&str, &str) = ("mixture", "cross");
 const GANG_SIZE: usize = 4;
 /// Pods of a Job that is held until its queue has room for all of them.
 const JOB_SIZE: usize = 2;
+/// Between two of the Jobs that come after all others.
+const BETWEEN_JOBS: Duration = Duration::from_secs(1);
 /// Compute of an mGPU pod, of 100 a card.
 const SHARE: usize = 50;
 /// Cores that a GPU node gives to pods without GPU, by [`CONFIGURATION`]; each of these asks for one.
@@ -248,6 +250,21 @@ impl Mixture {
         creator
             .create(&kind("sharing-b").deployment(i32::try_from(self.room)?))
             .await?;
+        Ok(refused.into_inner())
+    }
+
+    /// Creates more Jobs, whose pods come and go, one after the other for as long as this says. Returns how often one was refused.
+    pub async fn create_jobs_while(self, client: &Client, goes_on: impl Fn() -> bool) -> Result<usize> {
+        let refused = AtomicUsize::new(0);
+        let creator = Creator {
+            client,
+            pause: BETWEEN_JOBS,
+            refused: &refused,
+        };
+        let first = self.room * 2 / JOB_SIZE;
+        for index in (first..).take_while(|_| goes_on()) {
+            creator.create_all([job(&named("job", index))?]).await?;
+        }
         Ok(refused.into_inner())
     }
 

@@ -152,6 +152,8 @@ async fn what_is_too_long_or_too_many_is_refused_and_costs_others_nothing() -> O
     let world = World::shared().await?;
     let (scenario, tenant) = scene(world, "bounds-door").await?;
     let (other, honest) = scene(world, "bounds-door-others").await?;
+    let node = NodeSpec::new("bounds-door-others").label("scenario", other.name());
+    other.nodes(&[node]).await?;
     let queue = scenario.name().to_owned();
     let named = |name: &str| pod(name).namespace(&queue).queue(&queue);
 
@@ -187,7 +189,8 @@ async fn what_is_too_long_or_too_many_is_refused_and_costs_others_nothing() -> O
     };
     let pods = tenant.api::<Pod>();
     let attacks = join_all((0..16).map(|_| pods.create(&dry, &long)));
-    let pod = other.pod("honest").request("cpu", "1").build();
+    let pod = other.pod("honest").request("cpu", "1");
+    let pod = pod.node_selector("scenario", other.name()).build();
     let (attacks, created) = tokio::join!(attacks, honest.create(&pod));
     created?;
     for answer in attacks {

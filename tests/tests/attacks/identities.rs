@@ -134,7 +134,12 @@ async fn binder(scenario: &Scenario<'_>, namespace: &str, name: &str) -> anyhow:
     kubectl
         .run(["create", "clusterrolebinding", &binding, role, &account])
         .await?;
-    scenario.plane().client_of_account(&Account::new(namespace, name)).await
+    let account = Account::new(namespace, name);
+    scenario
+        .plane()
+        .await_rights(&account.user(), "system:kube-scheduler", None)
+        .await?;
+    scenario.plane().client_of_account(&account).await
 }
 
 /// A Binding to a node with these annotations and labels.

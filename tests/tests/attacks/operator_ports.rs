@@ -18,8 +18,8 @@ use crate::{Outcome, slow_clients};
 
 /// The first bytes of a request over plain HTTP.
 const PLAIN: &[u8] = b"GET /met";
-/// How long an API server waits for an answer to a review.
-const REVIEW: Duration = Duration::from_secs(5);
+/// How long an answer to a review may take. The API server gives the operator 5 s; the rest is for a machine that is busy.
+const REVIEW: Duration = Duration::from_secs(15);
 
 #[tokio::test]
 async fn strangers_at_the_ports_of_the_operator() -> Outcome {

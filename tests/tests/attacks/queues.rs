@@ -150,7 +150,7 @@ async fn groups_that_never_run_hold_nobodys_quota() -> Outcome {
     let world = World::start().await?;
     world
         .cardgate
-        .configure(&world.plane, None, Some("inqueueTimeout: 3s"))
+        .configure(&world.plane, None, Some("inqueueTimeout: 10s"))
         .await?;
     let (team, other, tenant, card) = teams(&world, "held-up", "holder").await?;
     // The team's queue is open to all.
@@ -158,13 +158,15 @@ async fn groups_that_never_run_hold_nobodys_quota() -> Outcome {
     world.plane.kubectl().run(["delete", "queue", "held-up"]).await?;
     team.apply_queue(open).await?;
 
+    let empty = |index: usize| group("holder", &format!("empty-{index}"), "held-up", &card, 5);
+    // Alone at first, so that it is seen to hold the queue while it does.
+    tenant.kubectl().apply(&empty(0).to_string()).await?;
+    shows(&other, "empty-0", "Inqueue").await?;
     let mut crowd = String::new();
-    for index in 0..20 {
-        let empty = group("holder", &format!("empty-{index}"), "held-up", &card, 5);
-        writeln!(crowd, "{empty}\n---")?;
+    for index in 1..20 {
+        writeln!(crowd, "{}\n---", empty(index))?;
     }
     tenant.kubectl().apply(&crowd).await?;
-    shows(&other, "empty-0", "Inqueue").await?;
     let mut theirs = group("held-up", "theirs", "held-up", &card, 5);
     theirs["spec"]["minMember"] = json!(5);
     world.plane.apply(&theirs).await?;
@@ -172,7 +174,7 @@ async fn groups_that_never_run_hold_nobodys_quota() -> Outcome {
     let told = other.events("empty-0", "InqueueTimeout").await?;
     let says = told.iter().any(|event| {
         let message = event.message.as_deref().unwrap_or_default();
-        message.contains("during 3s (inqueueTimeout)") && message.contains("holder")
+        message.contains("during 10s (inqueueTimeout)") && message.contains("holder")
     });
     assert!(says, "{told:?}");
     shows(&other, "empty-0", "Pending").await?;

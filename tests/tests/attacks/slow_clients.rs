@@ -22,6 +22,8 @@ const CROWD: usize = 10_000;
 const AT_LEAST: usize = CROWD / 2;
 /// How long they may take to come in.
 const COMES_WITHIN: Duration = Duration::from_secs(45);
+/// How long the first of them may take, without whom it is no attack, where the machine is slow.
+const COMES_AT_MOST: Duration = Duration::from_secs(135);
 /// How long one of them tries to come in, where the kernel's own line is full.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// Headers have three seconds and bodies four, however lively they come; the rest is for a machine that is busy.
@@ -61,15 +63,23 @@ pub(super) async fn crowd(
     let socket = address.parse().context("no address")?;
     let began = Instant::now();
     let opened: JoinHandle<Vec<TcpStream>> = spawn_blocking(move || {
-        let open = |_| {
+        let open = || {
             let mut stream = TcpStream::connect_timeout(&socket, PATIENCE).ok()?;
             // Ended meanwhile, it has cost what it could.
             let _ = stream.write_all(first);
             Some(stream)
         };
-        // Who waits for a port that takes nobody any more waits no longer than this.
-        let come = (0..CROWD).take_while(|_| began.elapsed() < COMES_WITHIN);
-        come.filter_map(open).collect()
+        let mut crowd = Vec::new();
+        for _ in 0..CROWD {
+            let is_attack = crowd.len() >= AT_LEAST;
+            // Who waits for a port that takes nobody any more waits no longer than this.
+            let limit = if is_attack { COMES_WITHIN } else { COMES_AT_MOST };
+            if began.elapsed() >= limit {
+                break;
+            }
+            crowd.extend(open());
+        }
+        crowd
     });
     let mut slowest = Duration::ZERO;
     while !opened.is_finished() {

@@ -130,7 +130,15 @@ async fn a_slow_mind_is_counted_and_a_silent_one_leads_until_the_kubelet_is_told
     let led = leader(&world).await?;
 
     tenant.create(&over_quota("dawdles", &card)).await?;
-    expect_metric(&world, "cardgate_slow_rounds_total{step=\"decide\"}", 1.0).await?;
+    wait::eventually("a slow round to be counted", wait::PATIENCE, async || {
+        let counted = operator.metric("cardgate_slow_rounds_total{step=\"decide\"}").await?;
+        // A busy machine may slow down others.
+        Ok(Seen::when(
+            counted.is_some_and(|counted| counted >= 1.0),
+            format!("{counted:?}"),
+        ))
+    })
+    .await?;
     wait::eventually("the slow round to be logged", wait::PATIENCE, async || {
         let log = operator.log()?;
         let slow = log.lines().filter(|line| line.contains("a slow round"));
@@ -156,7 +164,9 @@ async fn a_slow_mind_is_counted_and_a_silent_one_leads_until_the_kubelet_is_told
         })
     })
     .await?;
-    assert!(text.contains("the mind has not answered for 30 s"), "{text}");
+    let silent = text.split_once("the mind has not answered for ");
+    let seconds: Option<u64> = silent.and_then(|(_, rest)| rest.split_once(" s")?.0.parse().ok());
+    assert!(seconds.is_some_and(|seconds| seconds >= SILENCE.as_secs()), "{text}");
     assert!(text.contains("its step \"decide\""), "{text}");
     assert!(begin.elapsed() > 2 * TERM && begin.elapsed() < SILENCE + Duration::from_secs(10));
     assert_eq!(operator.readiness().await?.0, 503);

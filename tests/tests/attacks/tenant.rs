@@ -4,13 +4,11 @@ use std::fmt::Debug;
 
 use anyhow::{Context as _, Result, bail};
 use cardgate_tests::controlplane::{ControlPlane, Kubectl};
-use cardgate_tests::wait::{self, Seen};
 use http::Request;
 use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt as _;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client, Resource};
 use serde::Serialize;
@@ -29,18 +27,11 @@ impl Tenant {
     pub async fn of(plane: &ControlPlane, namespace: &str) -> Result<Self> {
         let user = format!("tenant-{namespace}");
         plane.grant(&user, "edit", namespace).await?;
-        let tenant = Self {
+        Ok(Self {
             namespace: namespace.to_owned(),
             client: plane.client_of_user(&user).await?,
             kubectl: plane.kubectl_of_user(&user),
-        };
-        // The API server learns of the new rights by a watch of its own.
-        wait::eventually("the tenant's rights", wait::PATIENCE, async || {
-            tenant.api::<Pod>().list(&ListParams::default()).await?;
-            Ok(Seen::Done(()))
         })
-        .await?;
-        Ok(tenant)
     }
 
     /// Objects of one kind in the tenant's namespace.

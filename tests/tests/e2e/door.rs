@@ -134,7 +134,11 @@ async fn what_is_legal_and_worth_a_word_is_warned_about() -> Outcome {
             ],
         ),
         (
-            pod("free").namespace(scenario.name()).request("nvidia.com/gpu", 1),
+            // On no node: there it would have a card of another scenario's.
+            pod("free")
+                .namespace(scenario.name())
+                .request("nvidia.com/gpu", 1)
+                .node_selector("scenario", scenario.name()),
             vec!["nobody is charged for the pod's nvidia.com/gpu", keys::QUEUE_NAME],
         ),
     ];

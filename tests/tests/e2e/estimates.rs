@@ -16,18 +16,21 @@ use crate::reviews::ask;
 use crate::{NO_QUOTA, Outcome, pods};
 
 /// After how many seconds the Jobs that have the cards are ended, by Kubernetes' own controller, once all of them run.
-const DEADLINES: [u64; 3] = [15, 20, 25];
+const DEADLINES: [u64; 3] = [30, 45, 60];
 /// How much earlier than said a pod may be let in: seconds are rounded down at both ends.
 const EARLY: Duration = Duration::from_secs(2);
-/// How much later: Jobs' controller ends the pods after the deadline, and kubelets after that.
-const LATE: Duration = Duration::from_secs(8);
+/// How much later: Jobs' controller ends the pods after the deadline, and kubelets after that. Less than from the first deadline to the
+/// last one.
+const LATE: Duration = Duration::from_secs(20);
 
 /// When a pod is seen without its gate.
 async fn let_in(scenario: &Scenario<'_>, name: &str) -> anyhow::Result<Instant> {
-    wait::object(&scenario.api::<Pod>(), name, "let in", |pod| {
-        let spec = pod.and_then(|pod| pod.spec.as_ref());
-        let is_in = spec.is_some_and(|spec| spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty));
-        Seen::when(is_in, format!("{spec:?}"))
+    let pods = scenario.api::<Pod>();
+    let limit = Duration::from_secs(DEADLINES.iter().sum()) + LATE;
+    wait::eventually(format!("{name} to be let in"), limit, async || {
+        let spec = pods.get(name).await?.spec;
+        let gates = spec.and_then(|spec| spec.scheduling_gates).unwrap_or_default();
+        Ok(Seen::when(gates.is_empty(), format!("{gates:?}")))
     })
     .await?;
     Ok(Instant::now())

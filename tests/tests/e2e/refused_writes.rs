@@ -82,5 +82,10 @@ async fn what_a_policy_refuses_says_so_holds_nothing_and_gets_in_when_it_may() -
     scenario.expect("other", &pods().running(&card, 1)).await?;
     scenario.delete::<Pod>("other").await?;
     bindings.delete(NAME, &DeleteParams::default()).await?;
-    scenario.expect("frozen", &pods().running(&card, 1)).await
+    // It is tried again later each time.
+    let running = pods().running(&card, 1);
+    wait::eventually("the frozen pod to get in", wait::PATIENCE * 3, async || {
+        scenario.expect("frozen", &running).await.map(Seen::Done)
+    })
+    .await
 }

@@ -3,13 +3,12 @@
 use cardgate_tests::nodes;
 use cardgate_tests::scenario::Scenario;
 use cardgate_tests::tally::is_gated;
-use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::queue;
 use cardgate_tests::world::World;
 use crds::keys;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::{NO_QUOTA, Outcome, pods};
@@ -18,14 +17,7 @@ use crate::{NO_QUOTA, Outcome, pods};
 async fn pods_of_editor(scenario: &Scenario<'_>) -> anyhow::Result<Api<Pod>> {
     let plane = scenario.plane();
     plane.grant("alice", "edit", scenario.name()).await?;
-    let api = Api::namespaced(plane.client_of_user("alice").await?, scenario.name());
-    // The API server learns of the new rights by a watch of its own.
-    wait::eventually("her rights", wait::PATIENCE, async || {
-        api.list(&ListParams::default()).await?;
-        Ok(Seen::Done(()))
-    })
-    .await?;
-    Ok(api)
+    Ok(Api::namespaced(plane.client_of_user("alice").await?, scenario.name()))
 }
 
 /// Tries a JSON patch that has to be refused for this.

@@ -53,7 +53,9 @@ async fn a_gang_of_8_waits_until_there_is_room_for_all_of_it() -> Outcome {
 
 #[tokio::test]
 async fn a_pod_that_replaces_a_failed_one_does_not_wait_for_members_that_have_succeeded() -> Outcome {
-    let scenario = Scenario::begin(World::shared().await?, "succeeded").await?;
+    // Of its own: others count what the operator says, and one that begins anew says it again.
+    let world = World::start().await?;
+    let scenario = Scenario::begin(&world, "succeeded").await?;
     let card = scenario.card("NVIDIA-A100");
     scenario.nodes(&[nodes::nvidia("succeeded", &card, 4, 81_920)]).await?;
     scenario.apply_queue(scenario.queue().quota(&card, 4)).await?;
@@ -79,15 +81,11 @@ async fn a_pod_that_replaces_a_failed_one_does_not_wait_for_members_that_have_su
     scenario.create(&member("four").build()).await?;
     scenario.expect("four", &pods().running(&card, 1)).await?;
     // They count for an operator that has not seen them run, too.
-    world_operator().await?.restart().await?;
+    world.cardgate.operator().restart().await?;
     scenario.delete::<Pod>("four").await?;
     scenario.expect("four", &pods()).await?;
     scenario.create(&member("five").build()).await?;
     scenario.expect("five", &pods().running(&card, 1)).await
-}
-
-async fn world_operator() -> anyhow::Result<&'static cardgate_tests::cardgate::Instance> {
-    Ok(World::shared().await?.cardgate.operator())
 }
 
 #[tokio::test]

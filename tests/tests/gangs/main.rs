@@ -1,4 +1,5 @@
-//! Groups and Jobs as a whole, on a real control plane: gangs, Job mode, reservations, suspended Jobs.
+//! Groups and Jobs as a whole, on a real control plane: gangs, Job mode, reservations, suspended Jobs. The scenarios share one
+//! control plane, but for those that end the operator.
 
 mod controllers;
 mod groups;

@@ -164,7 +164,7 @@ async fn schedule_mode_id_writes_device_ids() -> Outcome {
 
 #[tokio::test]
 async fn a_pinned_node_that_does_not_take_its_pod_gets_its_cards_back() -> Outcome {
-    let (world, _turn) = configured(&[], Some("reservationTimeout: 2s\n")).await?;
+    let (world, _turn) = configured(&[], Some("reservationTimeout: 10s\n")).await?;
     let scenario = scene(world, "no-scheduler", 1, 1, FIXED).await?;
     // Nobody binds it, as when its node is cordoned between decision and binding.
     let job = share(&scenario, "stranded", 60, 2000).scheduler("nobody").job(1);

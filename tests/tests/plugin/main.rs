@@ -104,6 +104,7 @@ async fn viewer(scenario: &Scenario<'_>) -> Result<String> {
         "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
     });
     scenario.plane().apply(&binding).await?;
+    scenario.plane().await_rights(&user, "view", None).await?;
     Ok(user)
 }
 

@@ -48,6 +48,7 @@ async fn what_is_not_created_yet_has_the_priority_of_its_class_and_comes_with_it
     });
     scenario.plane().apply(&role).await?;
     scenario.plane().apply(&binding).await?;
+    scenario.plane().await_rights(&user, "plugin-classes", None).await?;
     for (class, position) in [("plugin-classes-high", 1), ("", 2)] {
         let answer = why_of_file(&scenario, &user, &idea(class)?).await?;
         assert_eq!((answer.code, &*answer.err), (Some(4), ""), "{answer:?}");

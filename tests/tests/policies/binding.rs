@@ -91,7 +91,12 @@ async fn without_the_door_nobody_sends_a_pods_own_annotations() -> Outcome {
     kubectl
         .run(["create", "clusterrolebinding", "scheduler", role, &account])
         .await?;
-    let scheduler = cluster.plane.client_of_account(&Account::new(namespace, name)).await?;
+    let account = Account::new(namespace, name);
+    cluster
+        .plane
+        .await_rights(&account.user(), "system:kube-scheduler", None)
+        .await?;
+    let scheduler = cluster.plane.client_of_account(&account).await?;
     let pods: Api<_> = cluster.pods(&scheduler);
     let bind = async |annotations: &Value| -> kube::Result<Value> {
         let object = binding("pod", annotations, &json!({}));
@@ -118,6 +123,8 @@ async fn the_operators_binding_carries_the_cards_and_nothing_else() -> Outcome {
     kubectl
         .run(["create", "clusterrolebinding", "bind", "--clusterrole=bind", &account])
         .await?;
+    let operator = Account::new(keys::NAMESPACE, "operator");
+    cluster.plane.await_rights(&operator.user(), "bind", None).await?;
     let pods = cluster.pods(&cluster.operator);
     let bind = async |annotations: &Value, labels: &Value| -> kube::Result<Value> {
         let object = binding("pod", annotations, labels);

@@ -59,6 +59,7 @@ impl Cluster {
         plane.create_namespace(team, &[], &[]).await?;
         plane.grant(EDITOR, "edit", team).await?;
         let operator = Account::new(keys::NAMESPACE, "operator");
+        plane.await_rights(&operator.user(), "cardgate-operator", None).await?;
         Ok(Self {
             team,
             administrator: plane.client().await?,
@@ -263,6 +264,17 @@ pub fn refusal<T>(result: kube::Result<T>) -> Option<String> {
         Err(kube::Error::Api(status)) => Some(status.message),
         Err(other) => Some(format!("no answer: {other}")),
     }
+}
+
+/// Waits until this policy refuses what is tried: API servers put each in force in its own time.
+pub async fn await_refusal<T>(policy: &str, attempt: impl AsyncFn() -> kube::Result<T>) -> Result<()> {
+    let denied = format!("ValidatingAdmissionPolicy '{policy}'");
+    wait::eventually(format!("{policy} to be in force"), wait::PATIENCE, async || {
+        let refused = refusal(attempt().await);
+        let is_denied = refused.as_ref().is_some_and(|message| message.contains(&denied));
+        Ok(Seen::when(is_denied, format!("{refused:?}")))
+    })
+    .await
 }
 
 /// Asserts that a policy denied the request, with a message that says all of this.

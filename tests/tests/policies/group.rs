@@ -7,7 +7,7 @@ use kube::core::ApiResource;
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::cluster::{Cluster, assert_denied, dry_run};
+use crate::cluster::{Cluster, assert_denied, await_refusal, dry_run};
 
 const POLICY: &str = "cardgate-pod-group";
 
@@ -46,6 +46,8 @@ async fn what_a_group_of_the_default_queue_needs_can_be_read() -> Outcome {
             "spec.minTaskMember: task \"xxxxxxxxxxxxxxxxxxxx…\" has 64 bytes, and 63 are allowed: name tasks as the label volcano.sh/task-spec",
         ),
     ];
+    let first = group(&refused[0].0)?;
+    await_refusal(POLICY, async || groups.create(&dry_run(), &first).await).await?;
     for (spec, says) in &refused {
         let created = groups.create(&PostParams::default(), &group(spec)?).await;
         assert_denied(&format!("{spec}"), POLICY, created, &[says]);

@@ -10,7 +10,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::cluster::{Cluster, assert_denied, binding, dry_run, held, refusal};
+use crate::cluster::{Cluster, assert_denied, await_refusal, binding, dry_run, held, refusal};
 
 const POLICY: &str = "cardgate-leader";
 const OF_PODS: &str = "cardgate-pod-update";
@@ -77,6 +77,11 @@ async fn only_who_leads_decides() -> Outcome {
     hand_over(cluster, Some("operator-2")).await?;
     expect_leader(&two, &one).await?;
     assert_denied("removes a gate", OF_PODS, let_in(&one, "two", false).await, SAYS);
+    let only_try = EvictParams {
+        post_options: dry_run(),
+        ..EvictParams::default()
+    };
+    await_refusal(POLICY, async || one.evict("one", &only_try).await).await?;
     let evicted = one.evict("one", &EvictParams::default()).await;
     assert_denied("evicts", POLICY, evicted, SAYS);
     // The cluster role of a scheduler extender, without which a Binding is no operator's to write.
@@ -94,12 +99,7 @@ async fn only_who_leads_decides() -> Outcome {
         let bound: kube::Result<Value> = pods.create_subresource("binding", "one", &dry_run(), &body).await;
         bound
     };
-    wait::eventually("a binding to be refused", wait::PATIENCE, async || {
-        let refused = refusal(bind(&one).await);
-        let by_policy = refused.as_ref().is_some_and(|message| message.contains(POLICY));
-        Ok(Seen::when(by_policy, format!("{refused:?}")))
-    })
-    .await?;
+    await_refusal(POLICY, async || bind(&one).await).await?;
     bind(&two).await?;
     let_in(&two, "two", false).await?;
     // What others write is their own: the rule is the operator's alone.
@@ -137,6 +137,15 @@ async fn the_operators_token_changes_only_what_the_object_says() -> Outcome {
         maps.patch(POLICY_PARAMETERS, &PatchParams::default(), &Patch::Merge(change))
             .await
     };
+    let only_try = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let immutable = Patch::Merge(json!({ "immutable": true }));
+    await_refusal("cardgate-operator", async || {
+        maps.patch(POLICY_PARAMETERS, &only_try, &immutable).await
+    })
+    .await?;
     let says = &["changes nothing on ConfigMap \"cardgate-policy\" but its data"];
     let gone =
         json!({ "apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "00000000-0000-0000-0000-000000000000" });

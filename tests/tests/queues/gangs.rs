@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 use serde_json::json;
 
-use crate::{Outcome, halves};
+use crate::{Outcome, halves, world};
 
 /// Creates a group whose pods get in so many at once.
 async fn create_group(scenario: &Scenario<'_>, name: &str, min_member: u32, queue: &str) -> Outcome {
@@ -23,7 +23,7 @@ async fn create_group(scenario: &Scenario<'_>, name: &str, min_member: u32, queu
 
 #[tokio::test]
 async fn a_gang_gets_back_for_all_of_it_at_once_and_no_gang_is_left_in_part() -> Outcome {
-    let (scenario, card) = halves("whole").await?;
+    let (scenario, card) = halves(world().await?, "whole").await?;
     let other = format!("{}-b", scenario.name());
     // What is oldest goes last, and a gang of five that is younger than three single pods can't go in part.
     scenario

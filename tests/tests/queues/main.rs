@@ -1,5 +1,5 @@
 //! Queues among others on a real control plane: borrowing and giving back, guarantees, hierarchies. The scenarios share one
-//! control plane and one configuration, each with queues and cards of its own.
+//! control plane and one configuration, each with queues and cards of its own; that which ends the operator has another one.
 
 mod claims;
 mod devices;
@@ -42,6 +42,16 @@ async fn world() -> anyhow::Result<&'static World> {
     Ok(world)
 }
 
+/// A world of one's own, configured likewise.
+async fn own_world() -> anyhow::Result<World> {
+    let world = World::start().await?;
+    world
+        .cardgate
+        .configure(&world.plane, Some(CONFIGURATION), None)
+        .await?;
+    Ok(world)
+}
+
 /// A further queue of a scenario.
 fn queue_of(scenario: &Scenario<'_>, suffix: &str) -> QueueBuilder {
     queue(&format!("{}-{suffix}", scenario.name()))
@@ -58,8 +68,8 @@ fn shares(queue: QueueBuilder, card: &str, quota: u64, deserved: Option<u64>, gu
 }
 
 /// A node of 8 cards, and two queues that deserve half of them each and may have all: the scenario's own, and its `b`.
-async fn halves<'s>(name: &str) -> anyhow::Result<(Scenario<'s>, String)> {
-    let scenario = Scenario::begin(world().await?, name).await?;
+async fn halves<'w>(world: &'w World, name: &str) -> anyhow::Result<(Scenario<'w>, String)> {
+    let scenario = Scenario::begin(world, name).await?;
     let card = scenario.card("NVIDIA-A100");
     scenario.nodes(&[nodes::nvidia(name, &card, 8, 81_920)]).await?;
     for queue in [scenario.queue(), queue_of(&scenario, "b")] {

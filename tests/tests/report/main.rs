@@ -10,6 +10,7 @@ use cardgate_tests::cardgate::{Cardgate, Settings};
 use cardgate_tests::controlplane::{ControlPlane, Options};
 use cardgate_tests::nodes;
 use cardgate_tests::wait::{self, Seen};
+use cardgate_tests::workloads::queue;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
 use kube::runtime::watcher;
@@ -37,6 +38,15 @@ impl Bench {
         // Nobody runs the webhook here, and queues are to come and go.
         let door = ["delete", "validatingwebhookconfiguration", "cardgate"];
         plane.kubectl().run(door).await?;
+        // The API server forgets the configuration some time after it is gone.
+        let queue = queue("probe").build().to_string();
+        wait::eventually("queues to be taken", wait::PATIENCE, async || {
+            let create = ["create", "--dry-run=server", "-f", "-"];
+            let output = plane.kubectl().output(create, Some(&queue)).await?;
+            let refused = String::from_utf8_lossy(&output.stderr);
+            Ok(Seen::when(output.status.success(), refused))
+        })
+        .await?;
         let client = plane.client().await?;
         Ok(Self { plane, client })
     }

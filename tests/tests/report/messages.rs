@@ -162,16 +162,19 @@ async fn nothing_is_said_of_pods_that_were_let_in_or_are_gone() -> Outcome {
     await_events(&events, &[("present", "InsufficientCPUQuota")]).await?;
     running.end().await?;
 
-    let writes = bench.plane.audit_log()?.into_iter().filter_map(|write| {
-        let target = write.object_ref?;
-        (target.subresource == "status" && target.resource == "pods")
-            .then_some((target.name, write.response_status.code))
-    });
-    let mut writes: Vec<_> = writes.collect();
-    writes.sort();
-    let writes: Vec<_> = writes.iter().map(|(name, code)| (name.as_str(), *code)).collect();
-    assert_eq!(writes, [("gone", 404), ("present", 200), ("present", 422)]);
-    Ok(())
+    wait::eventually("all writes to be in the log", wait::PATIENCE, async || {
+        let writes = bench.plane.audit_log()?.into_iter().filter_map(|write| {
+            let target = write.object_ref?;
+            (target.subresource == "status" && target.resource == "pods")
+                .then_some((target.name, write.response_status.code))
+        });
+        let mut writes: Vec<_> = writes.collect();
+        writes.sort();
+        let writes: Vec<_> = writes.iter().map(|(name, code)| (name.as_str(), *code)).collect();
+        let expected = [("gone", 404), ("present", 200), ("present", 422)];
+        Ok(Seen::when(writes == expected, format!("{writes:?}")))
+    })
+    .await
 }
 
 #[tokio::test]
