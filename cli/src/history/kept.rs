@@ -158,11 +158,9 @@ pub fn of_queue(queue: &Queue) -> Vec<Entry> {
         if changed.is_empty() {
             return None;
         }
-        let verb = if Some(time) == created {
-            "created with"
-        } else {
-            "has written"
-        };
+        // The API server takes the two times one after the other, in whole seconds.
+        let is_first = created.is_some_and(|created| (0..=1).contains(&created.duration_since(time).as_secs()));
+        let verb = if is_first { "created with" } else { "has written" };
         Some(Entry {
             time,
             what: What::Queue,
@@ -292,7 +290,8 @@ mod tests {
             "metadata": {
                 "name": "team-a", "creationTimestamp": "2026-01-02T03:04:05Z",
                 "managedFields": [
-                    managed("kubectl-create", "2026-01-02T03:04:05Z", both),
+                    managed("kubectl-create", "2026-01-02T03:04:05Z", both.clone()),
+                    managed("a-second-before", "2026-01-02T03:04:04Z", both),
                     managed("kubectl-annotate", "2026-01-03T00:00:00Z", quota),
                     managed("labeller", "2026-01-04T00:00:00Z", json!({ "f:metadata": { "f:labels": { "f:a": {} } } })),
                 ],
@@ -306,6 +305,7 @@ mod tests {
             .collect();
         let expected = [
             ("kubectl-create", "created with spec.capability"),
+            ("a-second-before", "created with spec.capability"),
             ("kubectl-annotate", "has written volcano.sh/card.quota"),
         ];
         assert_eq!(told, expected);
