@@ -6,6 +6,7 @@ mod hear;
 mod inquiries;
 mod questions;
 mod show;
+mod usages;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -17,6 +18,7 @@ use engine::cluster::{Cluster, Kind};
 use engine::decide::{Action, Round};
 use engine::explain::Refresher;
 use engine::happening::Happening;
+use engine::ids::QueueId;
 use engine::overview::Unaccounted;
 use engine::trail::Trail;
 use k8s_openapi::jiff::Timestamp;
@@ -37,6 +39,7 @@ use inquiries::Share;
 use programs::clock;
 use programs::readiness::Readiness;
 use questions::Pending;
+use usages::Usages;
 
 /// How many events are heard before the next round of decisions.
 const EVENTS_PER_ROUND: usize = 512;
@@ -102,6 +105,7 @@ pub struct Mind {
     reported_all: bool,
     /// When the metrics of queues are to be counted anew; none while they are up to date.
     figures_due: Option<Instant>,
+    usages: Usages<QueueId>,
     unaccounted: Unaccounted,
     refresher: Refresher,
     pulse: Arc<Pulse>,
@@ -138,6 +142,7 @@ impl Mind {
             told_outside: BTreeSet::new(),
             reported_all: false,
             figures_due: None,
+            usages: Usages::default(),
             unaccounted: Unaccounted::default(),
             refresher: Refresher::default(),
             pulse,

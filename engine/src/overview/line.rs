@@ -128,6 +128,18 @@ fn speaker(cluster: &Cluster, first: PodId, parts: Option<&Parts>) -> Subject {
     group.unwrap_or(Subject::Pod(first))
 }
 
+/// Returns how many entries are gone through to show the usage of a queue: the workloads in its line, and the pods that stand aside; and
+/// for a queue that has parts, all queues and the workloads in their lines.
+pub fn entries_of_usage(cluster: &Cluster, id: QueueId) -> usize {
+    let queue = cluster.queue(id);
+    let in_lines: usize = if cluster.is_inner(id) {
+        cluster.queues().map(|(_, queue)| 1 + queue.in_line().len()).sum()
+    } else {
+        queue.in_line().len()
+    };
+    in_lines + queue.waiting.aside().count()
+}
+
 /// Returns what the workloads ask for that a queue, and the queues below it, are to let in as a whole.
 pub(super) fn asked_as_wholes<'a>(
     cluster: &Cluster,

@@ -23,6 +23,7 @@ use crate::ids::NodeId;
 use crate::names::CardId;
 pub use figures::{CardFigures, GpuFigures, QueueFigures, ResourceFigures, StandingFigures, figures};
 pub use gpus::{first_fit, gpu_figures};
+pub use line::entries_of_usage;
 use status::{Quotas, Usability};
 pub use unaccounted::Unaccounted;
 pub use unsatisfiable::Unsatisfiable;

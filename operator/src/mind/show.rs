@@ -44,7 +44,7 @@ const FIGURES_AFTER: Duration = Duration::from_secs(1);
 impl Mind {
     /// Shows what has changed, and tells pods why they wait.
     pub(super) fn show(&mut self, now: Timestamp) {
-        let changes = self.cluster.take_changes();
+        let mut changes = self.cluster.take_changes();
         for uid in &changes.unplaced_gpu_pods {
             self.say_unplaced(uid);
         }
@@ -89,6 +89,8 @@ impl Mind {
                 .send_if_modified(|told| told.replace(Arc::clone(&parameters)).as_ref() != Some(&parameters));
         }
         let mut queues_changed = !changes.queues.is_empty();
+        let entries = |queue| overview::entries_of_usage(&self.cluster, queue);
+        changes.queues = self.usages.due(changes.queues, Instant::now(), entries);
         for (node, cards) in overview::gpu_figures(&self.cluster, &changes) {
             self.metrics.show_gpus(&node, cards);
         }
