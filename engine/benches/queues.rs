@@ -10,6 +10,8 @@
 #[expect(dead_code, reason = "the language of the tests, of which benchmarks need a part")]
 mod world;
 
+use std::cell::RefCell;
+
 use divan::Bencher;
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Action;
@@ -108,4 +110,64 @@ fn reclaim_planning(bencher: Bencher<'_, '_>, pods: usize) {
         }
         world
     });
+}
+
+/// So many gangs of two pods that wait for a full queue, and one that runs.
+struct LongLine {
+    world: World,
+    running: String,
+}
+
+impl LongLine {
+    fn of(waiting: usize) -> Self {
+        let mut world = World::with(queue_plugin(
+            "capacity-card",
+            "enqueue, allocate",
+            "cardUnlimitedCpuMemory: true",
+        ));
+        world.node(&node("node").cards("A", 8));
+        world.queue(&bare_queue("queue").quota(r#"{"A": 2}"#));
+        for index in 0..=waiting {
+            let name = format!("g{index}");
+            world.group(&group(&name, 2).set(["spec", "queue"], "queue"));
+            for member in ["a", "b"] {
+                let pod = pod(&format!("{name}-{member}")).queue("queue").of(&name);
+                world.pod(&pod.asks("A", 1).created(i64::try_from(index).unwrap()));
+            }
+        }
+        let mut line = Self {
+            world,
+            running: String::new(),
+        };
+        line.decide();
+        line
+    }
+
+    /// The pods of the gang that was let in run and end.
+    fn end(&mut self) {
+        for member in ["a", "b"] {
+            let name = format!("{}-{member}", self.running);
+            let ran = pod(&name).queue("queue").of(&self.running).asks("A", 1);
+            self.world.pod(&ran.assigned("A").on("node").phase("Succeeded"));
+        }
+    }
+
+    /// The next gang is let in.
+    fn decide(&mut self) {
+        let actions = self.world.decide();
+        let [Action::Admit(first), Action::Admit(_)] = &actions[..] else {
+            panic!("{actions:?}")
+        };
+        let (gang, _) = first.pod.name.rsplit_once('-').unwrap();
+        gang.clone_into(&mut self.running);
+    }
+}
+
+/// One decision: quota for one gang was freed, and so many gangs of its like want it.
+#[divan::bench(args = [100, 1_000, 10_000, 50_000], sample_count = 20, sample_size = 1)]
+fn a_gang_of_many(bencher: Bencher<'_, '_>, waiting: usize) {
+    let line = RefCell::new(LongLine::of(waiting));
+    bencher
+        .with_inputs(|| line.borrow_mut().end())
+        .bench_local_values(|()| line.borrow_mut().decide());
 }
