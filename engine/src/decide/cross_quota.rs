@@ -4,11 +4,12 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use crds::configuration::{CrossQuota, Enforcement};
+use crds::configuration::{AdmitOn, CrossQuota, Enforcement};
 use crds::scoring_strategy::ScoringStrategy;
 
-use super::Grant;
-use super::fit::NodeSearch;
+use super::effort::Effort;
+use super::fit::{self, NodeSearch};
+use super::{Grant, choice};
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
@@ -24,7 +25,7 @@ struct Rules<'a> {
 }
 
 /// Returns the rules for pods of this shape. None where `CrossQuota` does not decide where they go. That is so where they claim a
-/// device: it may be a GPU, or be on some nodes alone, which only the scheduler knows. A claim that asks for no device leaves
+/// device, or request one by a class: it may be a GPU, or be on some nodes alone, which only the scheduler knows. A claim that asks for no device leaves
 /// them pods without GPU. It is also so where their namespace no longer opts in, which frees waiting pods as well.
 fn rules<'a>(cluster: &'a Cluster, shape: &Shape) -> Option<Rules<'a>> {
     let strategy = shape.cross_quota?;
@@ -42,6 +43,23 @@ fn rules<'a>(cluster: &'a Cluster, shape: &Shape) -> Option<Rules<'a>> {
 /// Whether `CrossQuota` decides where pods of this shape go.
 pub(super) fn governs(cluster: &Cluster, shape: &Shape) -> bool {
     rules(cluster, shape).is_some()
+}
+
+/// Whether pods of this shape, with this alternative, wait until a node that is there takes them. For an autoscaler (`admitOn: quota`)
+/// they don't, except where `CrossQuota` decides where they go, and they can't go to nodes without GPU that it adds: those have no quota,
+/// but of cards that GPU nodes alone have, it would add none there.
+pub(super) fn asks_nodes(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, effort: &Effort) -> bool {
+    if cluster.configuration().cardgate.admit_on != AdmitOn::Quota {
+        return true;
+    }
+    if !governs(cluster, shape) {
+        return false;
+    }
+    let nodes = alternative.map_or(&[][..], |alternative| fit::nodes_for(cluster, Some(alternative)));
+    effort.spend(nodes.len());
+    let has_others = || nodes.iter().any(|node| !cluster.gpu_nodes().contains(*node));
+    let may_be_added = alternative.is_none() || !effort.is_spent() && has_others();
+    !may_be_added || !choice::is_selectable(cluster, shape, alternative, effort)
 }
 
 /// Returns what pods of this shape ask of the quotas of GPU nodes, where these decide.

@@ -4,10 +4,8 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crds::configuration::AdmitOn;
-
 use super::effort::Effort;
-use super::{census, fit};
+use super::{census, cross_quota, fit};
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
@@ -40,9 +38,6 @@ pub(super) fn chosen<P: Borrow<InLine>>(lacking: Lacking, pods: impl IntoIterato
 /// Whether enough of a group's waiting pods could run if nothing else did. A group that can't must keep no quota from others.
 /// Where the steps do not last to know, the answer is yes, and the group keeps quota for no longer than `inqueueTimeout`.
 pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> bool {
-    if cluster.configuration().cardgate.admit_on == AdmitOn::Quota {
-        return true;
-    }
     let lacking = cluster.workload(id).lacking();
     let line = line(cluster, id);
     let missing = lacking.count();
@@ -60,6 +55,9 @@ pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId, effort: &Effort)
     let fitting = line.iter().filter(|(_, shape)| {
         *asked.entry(Arc::clone(shape)).or_insert_with(|| {
             alternatives_of(shape).into_iter().any(|alternative| {
+                if !cross_quota::asks_nodes(cluster, shape, alternative, effort) {
+                    return true;
+                }
                 let mut nodes = fit::nodes_for(cluster, alternative).iter();
                 nodes.any(|node| takes(shape, alternative, *node))
             })

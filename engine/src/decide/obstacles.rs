@@ -1,6 +1,5 @@
 //! Everything that says no to a pod at this moment, not only what is asked first. Asking changes nothing.
 
-use crds::configuration::AdmitOn;
 use crds::mgpu::MgpuRequest;
 
 use super::census::{Looks, ask_to_say};
@@ -72,7 +71,9 @@ fn of_quota(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {
 
 /// Whether a pod of this shape waits until a node has room for it.
 pub(crate) fn asks_nodes(cluster: &Cluster, shape: &Shape) -> bool {
-    cluster.configuration().cardgate.admit_on != AdmitOn::Quota || cross_quota::governs(cluster, shape)
+    let effort = Effort::of_pod();
+    let mut alternatives = alternatives_of(shape).into_iter();
+    alternatives.all(|alternative| cross_quota::asks_nodes(cluster, shape, alternative, &effort))
 }
 
 /// Returns the alternatives of a pod of this shape that the cluster has, or no card.

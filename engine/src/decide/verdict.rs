@@ -106,17 +106,10 @@ pub(super) fn judge(
         }
     }
     if on_quota && cluster.gpu_nodes().all_labelled() {
-        // The pod is let in so that an autoscaler sees it, which may add nodes without GPU: those have no quota. Of cards that GPU
-        // nodes alone have, it would add none there.
-        let has_others = |alternative: Option<&Alternative>| {
-            let nodes = alternative.map_or(&[][..], |alternative| fit::nodes_for(cluster, Some(alternative)));
-            effort.spend(nodes.len());
-            let has_others = nodes.iter().any(|node| !cluster.gpu_nodes().contains(*node));
-            alternative.is_none() || !effort.is_spent() && has_others
-        };
-        let mut alternatives = alternatives.into_iter().filter(|alternative| has_others(*alternative));
+        // The pod is let in so that an autoscaler sees it.
+        let mut alternatives = alternatives.into_iter();
         if let Some(alternative) =
-            alternatives.find(|alternative| choice::is_selectable(cluster, shape, *alternative, effort))
+            alternatives.find(|alternative| !cross_quota::asks_nodes(cluster, shape, *alternative, effort))
         {
             return Ok(Grant {
                 off_gpu_nodes: true,

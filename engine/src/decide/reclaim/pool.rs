@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use crds::configuration::AdmitOn;
 use crds::keys::{MGPU_CORE, MGPU_MEMORY};
 use jiff::Timestamp;
 
@@ -308,7 +307,8 @@ impl Pool {
         let Question { cluster, effort, .. } = *question;
         let above = question.above();
         let for_all = |pool: &Self| pool.cheapest_of(&question.elsewhere, above, &|_| true, effort);
-        if question.cards.is_none() && cluster.configuration().cardgate.admit_on == AdmitOn::Quota {
+        let asks_nodes = || cross_quota::asks_nodes(cluster, question.shape, question.alternative, effort);
+        if question.cards.is_none() && !asks_nodes() {
             return Some(Plan::of(for_all(self)?, &above));
         }
         let mut best: Option<Plan> = None;

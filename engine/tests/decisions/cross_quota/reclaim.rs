@@ -104,3 +104,24 @@ fn nobody_is_taken_from_a_gpu_node_whose_quota_would_not_do_afterwards() {
     world.pod(&cpu("p", "4").queue("a"));
     assert_eq!(evicted(&mut world), ["b-cpu"]);
 }
+
+/// It waits for room on GPU nodes, which alone have its card, though others are let in by quota alone.
+#[test]
+fn for_an_autoscaler_who_waits_for_gpu_nodes_gets_back_what_others_borrowed_there() {
+    const SLICE: &str = "nvidia.com/mig-1g.5gb";
+    const CARD: &str = "A/mig-1g.5gb-mixed";
+    let conf = "actions: \"allocate, reclaim\"\ntiers: [{plugins: [{name: capacity}, {name: crossquota, arguments: {gpu-resource-names: \
+                nvidia.com/gpu, quota.cpu: 8}}]}]";
+    let parsed = Configuration::parse(Some(conf), Some("admitOn: quota")).unwrap();
+    let mut world = World::with(Arc::new(parsed.configuration));
+    world.node(&node("g1").cards("A", 1).offers(SLICE, "2").label(GPU_NODE, "true"));
+    for name in ["a", "b"] {
+        world.queue(&bare_queue(name).deserved_cards(&format!(r#"{{"{CARD}": 1}}"#)));
+    }
+    let asks = |pod: Object| pod.annotation("volcano.sh/card.name", CARD).requests(SLICE, "1");
+    for name in ["b-0", "b-1"] {
+        world.pod(&asks(of_b(name)).assigned(CARD).on("g1"));
+    }
+    world.pod(&asks(batch("p").queue("a")));
+    assert_eq!(evicted(&mut world).len(), 1);
+}

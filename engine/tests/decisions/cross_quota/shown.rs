@@ -181,3 +181,18 @@ fn nodes_with_cards_that_no_pattern_names_say_that_they_count_as_nodes_without_g
         assert_eq!(problems(&mut world).len(), left.len());
     }
 }
+
+/// It is let in for nodes that an autoscaler adds: that no node takes it now keeps it from nothing.
+#[test]
+fn for_an_autoscaler_nobody_is_told_to_wait_for_nodes_who_is_let_in_without_one() {
+    let mut world = World::with(configuration("quota.cpu: 1", "admitOn: quota"));
+    world.node(&gpu_node("gpu-1"));
+    world.namespace("team", &[("card.volcano.sh/crossquota", "enabled")], None);
+    for cores in ["2", "1000"] {
+        let asked = bare_pod("asked").requests("cpu", cores).read::<Value>();
+        let made = made_by(asked).unwrap();
+        let now = world.now;
+        let told = review(&mut world.cluster, "team", Asked::Imagined(Box::new(made)), now).unwrap();
+        assert!(told.admitted, "{told:?}");
+    }
+}
