@@ -12,7 +12,7 @@ use super::Cluster;
 use super::device_room::provided_to;
 use super::node::{DeviceUse, Node, NodeCard, Offer, Supply};
 use crate::alternative::Alternative;
-use crate::amounts::Dimension;
+use crate::amounts::{Amounts, Dimension};
 use crate::devices::{DeviceCard, DeviceCount};
 use crate::discovery::{self, Problem};
 use crate::ids::NodeId;
@@ -67,6 +67,7 @@ impl Offer {
     pub(super) fn put_devices(&mut self, devices: &BTreeMap<Arc<DeviceCard>, DeviceCount>, names: &mut Names) {
         if let Some(plain) = self.without_devices.take() {
             (self.allocatable, self.cards, self.problems) = *plain;
+            self.tainted = Amounts::default();
         }
         if devices.is_empty() {
             return;
@@ -75,6 +76,7 @@ impl Offer {
         self.without_devices = Some(Box::new(plain));
         let mut allocatable: BTreeMap<Dimension, i64> = self.allocatable.iter().collect();
         let mut by_devices = BTreeMap::<Dimension, i64>::new();
+        let mut tainted = BTreeMap::<Dimension, i64>::new();
         let mut allocated = BTreeMap::<&str, i64>::new();
         for (card, count) in devices {
             *allocated.entry(&card.resource).or_default() += count.allocated;
@@ -85,6 +87,7 @@ impl Offer {
             let count = &there.total;
             let of_resource = allocated.get(&*card.resource).copied().unwrap_or_default();
             *by_devices.entry(Dimension::Resource(resource)).or_default() += count;
+            *tainted.entry(Dimension::Resource(resource)).or_default() += there.there - count;
             // A card that feature discovery waits for a device plugin for is here by devices.
             self.problems
                 .retain(|problem| !problem.is_want_of_plugin_for(&card.name));
@@ -100,8 +103,10 @@ impl Offer {
                 known.supply = Supply::Both;
                 known.devices = None;
                 known.found.count = known.found.count.max(*count);
+                tainted.insert(Dimension::Card(id), (there.there - known.found.count).max(0));
                 continue;
             }
+            tainted.insert(Dimension::Card(id), there.there - count);
             self.cards.push(NodeCard {
                 card: id,
                 resource,
@@ -129,6 +134,7 @@ impl Offer {
         }
         self.cards.sort_by(|a, b| a.found.name.cmp(&b.found.name));
         self.allocatable = allocatable.into_iter().collect();
+        self.tainted = tainted.into_iter().filter(|(_, count)| *count > 0).collect();
     }
 
     /// Returns the labels by which pods are narrowed to the cards that the node has by devices, where they are missing or

@@ -107,7 +107,12 @@ impl Cluster {
             Supply::Now => 0,
             Supply::Ever => self.top.away.get(dimension),
         };
-        Some(self.top.total.get(dimension) + away)
+        // Which of them a pod tolerates is seen on the nodes. What is guaranteed is not promised on devices that most pods can't get.
+        let tainted = match self.top.below.guaranteed.get(dimension) {
+            0 => self.top.tainted.get(dimension),
+            _ => 0,
+        };
+        Some(self.top.total.get(dimension) + away + tainted)
     }
 
     /// Returns a queue's own limit. Under `capacity-card`, a queue that takes pods has nothing of what it does not name.

@@ -99,6 +99,8 @@ pub struct Offer {
     pub cards: Vec<NodeCard>,
     /// The cards that it shares through mGPU.
     pub mgpu: Option<MgpuCards>,
+    /// Devices that are kept from all claims but those that tolerate that, by card and by resource. They are not among the cards.
+    pub(super) tainted: Amounts,
     /// What keeps cards from being counted, or is odd about them.
     pub problems: Vec<discovery::Problem>,
     /// What would remain of all this without the cards that it has by devices, where it has such cards.
@@ -137,6 +139,7 @@ impl Offer {
             allocatable: read_allocatable(&node.status.allocatable, names),
             cards,
             mgpu,
+            tainted: Amounts::default(),
             problems,
             without_devices: None,
         }

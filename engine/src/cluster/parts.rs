@@ -8,4 +8,6 @@ pub(super) struct Parts {
     pub(super) away: Vec<(Dimension, i128)>,
     /// Devices that any number of claims may have at once.
     pub(super) shared: Vec<(Dimension, i128)>,
+    /// Devices beside `of_total`, which are kept from all claims but those that tolerate that.
+    pub(super) tainted: Vec<(Dimension, i128)>,
 }

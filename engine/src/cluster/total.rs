@@ -32,6 +32,7 @@ impl Node {
             of_total: self.parts_of_total(),
             away: away.collect(),
             shared: self.shared_devices(),
+            tainted: self.parts_tainted(),
         }
     }
 
@@ -43,6 +44,25 @@ impl Node {
             Some([Dimension::Card(card.card), Dimension::Resource(card.resource)].map(|of| (of, shared.into())))
         });
         shared.flatten().collect()
+    }
+
+    /// Returns how much of a dimension the node has, beside what it adds to what the cluster has, for claims that tolerate
+    /// taints of devices. What they have of it already is counted there.
+    pub(super) fn tainted(&self, dimension: Dimension) -> i128 {
+        let offer = self.offer().filter(|offer| offer.is_usable());
+        let tainted = offer.map_or(0, |offer| offer.tainted.get(dimension));
+        if tainted == 0 {
+            return 0;
+        }
+        let with_tainted = i128::from(offer.map_or(0, |offer| offer.amount(dimension))) + i128::from(tainted);
+        with_tainted.max(self.charged_in_place.get(dimension)) - self.part_of_total(dimension)
+    }
+
+    fn parts_tainted(&self) -> Vec<(Dimension, i128)> {
+        let tainted = self.offer().into_iter().flat_map(|offer| offer.tainted.iter());
+        tainted
+            .map(|(dimension, _)| (dimension, self.tainted(dimension)))
+            .collect()
     }
 
     /// Returns what the node would give of a dimension, beside what it adds to what the cluster has, once it takes pods

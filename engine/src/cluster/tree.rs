@@ -30,6 +30,8 @@ pub struct TopBooks {
     pub(super) away: Totals,
     /// How many devices the nodes have that any number of claims may have at once.
     pub(super) shared: Totals,
+    /// How many devices the nodes that take pods have beside `total`, for claims that tolerate what keeps others from them.
+    pub(super) tainted: Totals,
     /// What pods have of nodes without any queue being charged for it.
     pub(super) uncharged: Totals,
 }

@@ -153,6 +153,7 @@ impl Cluster {
         used.totals(&self.top.total);
         used.totals(&self.top.away);
         used.totals(&self.top.shared);
+        used.totals(&self.top.tainted);
     }
 
     fn mark_nodes(&self, used: &mut Used) {

@@ -98,23 +98,22 @@ impl Cluster {
         for (dimension, amount) in &before.of_total {
             grown.add(*dimension, -amount);
         }
-        let away = &mut self.top.books(PEN).away;
-        for (dimension, amount) in now.away {
-            away.add(dimension, amount);
-        }
-        for (dimension, amount) in &before.away {
-            away.add(*dimension, -amount);
-        }
         if now.shared != before.shared {
             for (dimension, _) in now.shared.iter().chain(&before.shared) {
                 self.note_to_be_had(*dimension);
             }
-            let shared = &mut self.top.books(PEN).shared;
-            for (dimension, amount) in now.shared {
-                shared.add(dimension, amount);
+        }
+        let books = self.top.books(PEN);
+        for (sums, now, before) in [
+            (&mut books.away, now.away, &before.away),
+            (&mut books.shared, now.shared, &before.shared),
+            (&mut books.tainted, now.tainted, &before.tainted),
+        ] {
+            for (dimension, amount) in now {
+                sums.add(dimension, amount);
             }
-            for (dimension, amount) in &before.shared {
-                shared.add(*dimension, -amount);
+            for (dimension, amount) in before {
+                sums.add(*dimension, -amount);
             }
         }
         for (dimension, amount) in grown.iter() {
@@ -138,6 +137,7 @@ impl Cluster {
         for (dimension, amount) in charge.iter().flat_map(|charge| charge.amounts.iter()) {
             let node = &mut self.nodes[id];
             let (before, away) = (node.part_of_total(dimension), node.away(dimension));
+            let tainted = node.tainted(dimension);
             let more = sign * i128::from(amount);
             node.books(PEN).charged.add(dimension, more);
             if pod.is_placed() {
@@ -146,8 +146,9 @@ impl Cluster {
                 node.books(PEN).charged_pinned.add(dimension, more);
             }
             let grows = node.part_of_total(dimension) - before;
-            let away = node.away(dimension) - away;
+            let (away, tainted) = (node.away(dimension) - away, node.tainted(dimension) - tainted);
             self.top.books(PEN).away.add(dimension, away);
+            self.top.books(PEN).tainted.add(dimension, tainted);
             if grows != 0 {
                 self.change_total(dimension, grows);
             }

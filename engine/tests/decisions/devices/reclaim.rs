@@ -391,3 +391,32 @@ fn are_shares_taken_back(is_device_free: bool) {
     }
     assert_eq!(world.admit_names(), ["b-0"]);
 }
+
+/// The untainted ones are all in use, and were missed where a tainted one is as good.
+#[test]
+fn nobody_gives_anything_back_for_who_may_get_a_tainted_device_that_is_free() {
+    let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100"));
+    world.node(&node("n1"));
+    let mut devices = gpus("A", 3);
+    devices[2]["taints"] = json!([{"key": "k", "effect": "NoSchedule"}]);
+    world.slice("n1", NVIDIA, &devices);
+    world.class(NVIDIA, IS_GPU, Some(GPU));
+    for name in ["a", "b"] {
+        world.queue(&bare_queue(name).deserved_cards(r#"{"A": 1}"#));
+    }
+    for (index, name) in ["a-0", "a-1"].into_iter().enumerate() {
+        let holds = claimed(&mut world, name, "a", &exactly(1, Some("A")));
+        let device = format!("gpu-{index}");
+        world.claim(
+            &format!("{name}-gpu"),
+            &exactly(1, Some("A")),
+            &allocated("n1", &[&device]),
+        );
+        world.pod(&holds.assigned("A").on("n1"));
+    }
+    let mut tolerating = exactly(1, Some("A"));
+    tolerating[0]["exactly"]["tolerations"] = json!([{"operator": "Exists"}]);
+    let claimant = claimed(&mut world, "b-0", "b", &tolerating);
+    world.pod(&claimant);
+    assert_eq!(world.admit(), [admitted("b-0", "A")]);
+}

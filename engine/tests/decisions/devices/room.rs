@@ -531,3 +531,45 @@ fn who_has_shares_of_cards_too_waits_for_the_devices_that_it_claims() {
     world.remove_claim("p1");
     assert_eq!(world.admit_names(), ["p2"]);
 }
+
+/// Such are the devices of a node that somebody keeps for himself. What the cluster has is counted without them, and hid them.
+#[test]
+fn tainted_devices_are_for_those_that_tolerate_them_also_where_there_are_no_others() {
+    let mut world = World::with(crate::world::capacity("enqueue, allocate, backfill", ""));
+    world.node(&node("n1"));
+    let mut devices = gpus("A", 2);
+    for device in devices.as_array_mut().unwrap() {
+        device["taints"] = json!([{"key": "mine", "effect": "NoSchedule"}]);
+    }
+    world.slice("n1", NVIDIA, &devices);
+    world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", Some(GPU));
+    world.queue(&bare_queue("team-a"));
+    ask(&mut world, "others", &with(1, &[OF_A]));
+    assert_eq!(world.refusal_of("others"), "NoNodeFits");
+    let mut tolerating = with(2, &[OF_A]);
+    tolerating[0]["exactly"]["tolerations"] = json!([{"key": "mine", "operator": "Exists"}]);
+    ask(&mut world, "mine", &tolerating);
+    assert_eq!(world.admit(), [admitted("mine", r#"{"A":2}"#)]);
+    // There are no more than these, also when they are in use.
+    world.claim("mine-gpu", &tolerating, &allocated("n1", &["gpu-0", "gpu-1"]));
+    world.pod(
+        &claiming(bare_pod("mine").queue("team-a"), "mine-gpu")
+            .assigned(r#"{"A":2}"#)
+            .on("n1"),
+    );
+    tolerating[0]["exactly"]["count"] = json!(1);
+    ask(&mut world, "late", &tolerating);
+    assert_eq!(world.refusal_of("late"), "InsufficientScalarQuota");
+    // A guarantee rests on what everybody can get.
+    world.queue(&bare_queue("owner").guaranteed_cards(r#"{"A": 1}"#));
+    world.remove_pod("mine");
+    world.remove_claim("mine-gpu");
+    assert_eq!(world.refusal_of("late"), "InsufficientScalarQuota");
+    world.queue(&bare_queue("owner"));
+    assert_eq!(world.admit(), [admitted("late", "A")]);
+    // A node that takes no pods has none to give.
+    ask(&mut world, "next", &tolerating);
+    world.node(&node("n2"));
+    world.node(&node("n1").cordoned());
+    assert_eq!(world.refusal_of("next"), "InsufficientScalarQuota");
+}
