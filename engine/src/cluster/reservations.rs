@@ -276,7 +276,7 @@ impl Cluster {
 
     /// Whether queues keep anything for workloads. Where workloads do not wait for their queue first, or nothing limits
     /// queues, keeping something would keep nobody else out.
-    pub(super) fn keeps_for_workloads(&self) -> bool {
+    pub(crate) fn keeps_for_workloads(&self) -> bool {
         keeps_for_workloads(&self.configuration)
     }
 

@@ -92,7 +92,12 @@ fn of_shapes(
         found = of_shape(cluster, shape, None, refused);
     }
     let cluster = &*cluster;
-    let place = (Reverse(shape.priority), LAST);
+    // What waits until its queue takes it as a whole has no pods yet, and so no priority: Jobs that are held, and groups of Volcano's Jobs.
+    let enqueues = cluster.configuration().cardgate.enqueue && whole.is_some();
+    let waits_as_a_whole = enqueues || held_job(cluster, shape.group, whole).is_some();
+    let has_no_pods = cluster.keeps_for_workloads() && waits_as_a_whole;
+    let priority = if has_no_pods { 0 } else { shape.priority };
+    let place = (Reverse(priority), LAST);
     let is_alone = of_group.is_empty() && !missing_group;
     let when = is_alone.then(|| estimate(cluster, &found, &before(cluster, shape, place), now));
     // What is said of the whole group says more than the same reason of one pod.
@@ -126,6 +131,12 @@ fn of_shapes(
     status
 }
 
+/// Returns the Job that pods of this group are made by, where it is held until its queue takes it as a whole. The group that Volcano makes
+/// for a Job of its own holds no pods for that.
+fn held_job(cluster: &Cluster, group: Option<WorkloadId>, whole: Option<WorkloadId>) -> Option<WorkloadId> {
+    whole.filter(|whole| Some(*whole) != group || cluster.workload(*whole).names_no_group())
+}
+
 /// Returns what keeps out the workloads that these pods are part of: the Job that is taken as a whole, and the group that they join.
 fn of_groups(
     cluster: &mut Cluster,
@@ -140,9 +151,7 @@ fn of_groups(
     let of_job = job.and_then(|job| block_of_job(cluster, namespace, job, shapes));
     let of_group = group.map(|group| blocks_of_group(cluster, namespace, group, shapes));
     let mut found: Vec<_> = of_job.into_iter().chain(of_group.into_iter().flatten()).collect();
-    // The group that Volcano makes for a Job of its own holds no pods for that.
-    let is_held = |id: &WorkloadId| job.is_some() || cluster.workload(*id).names_no_group();
-    if let Some(id) = whole.filter(is_held)
+    if let Some(id) = held_job(cluster, group, whole)
         && found.is_empty()
     {
         found.extend(block_aside(cluster, id));

@@ -322,3 +322,20 @@ fn a_question_about_a_gang_leaves_nothing_behind() {
     world.remove_pod("holder");
     assert_eq!(world.admit_names(), ["g0", "g1"]);
 }
+
+/// Nothing of a Job that is held says what priority its pods will have.
+#[test]
+fn a_job_that_is_held_is_told_the_place_that_it_then_has() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A100", 2));
+    world.queue(&queue("team-a").quota(r#"{"A100": 2}"#));
+    world.pod(&pod("holds").asks("A100", 1).assigned("A100").on("n1"));
+    world.pod(&pod("before").asks("A100", 2).priority(10));
+    assert_eq!(world.admit(), []);
+    let template = pod("p").asks("A100", 1).priority(100);
+    let mut job = of_template("Job", 2, &template);
+    job["metadata"]["annotations"] = json!({"volcano.sh/card.request": r#"{"A100": 2}"#});
+    let told = imagined_as(&mut world, job);
+    let before = told.before.as_ref().map(|before| before.own.as_slice());
+    assert_eq!(before, Some(&["before".to_owned()][..]), "{told:?}");
+}
