@@ -54,14 +54,40 @@ impl Traits {
 pub struct Shape {
     traits: Traits,
     hash: u64,
+    /// The same without the group, the task in it, and whether pods are evicted for it.
+    hash_in_any_group: u64,
+}
+
+impl Shape {
+    /// Returns a hash of the traits that is the same in whatever group.
+    pub(crate) fn hash_in_any_group(&self) -> u64 {
+        self.hash_in_any_group
+    }
 }
 
 impl From<Traits> for Shape {
     fn from(traits: Traits) -> Self {
         let mut hasher = DefaultHasher::new();
-        traits.hash(&mut hasher);
-        let hash = hasher.finish();
-        Self { traits, hash }
+        let Traits {
+            queue,
+            namespace,
+            group,
+            task_spec,
+            priority,
+            preempts,
+            task,
+            constraints,
+            cross_quota,
+        } = &traits;
+        (queue, namespace, priority, cross_quota).hash(&mut hasher);
+        (task, constraints).hash(&mut hasher);
+        let hash_in_any_group = hasher.finish();
+        (group, task_spec, preempts).hash(&mut hasher);
+        Self {
+            hash: hasher.finish(),
+            hash_in_any_group,
+            traits,
+        }
     }
 }
 
@@ -76,7 +102,7 @@ impl Deref for Shape {
 
 impl PartialEq for Shape {
     fn eq(&self, other: &Self) -> bool {
-        self.hash == other.hash && self.traits == other.traits
+        std::ptr::eq(self, other) || self.hash == other.hash && self.traits == other.traits
     }
 }
 

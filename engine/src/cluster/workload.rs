@@ -204,6 +204,9 @@ pub struct Facts {
     pub(super) torn_since: Option<Timestamp>,
     /// How many of its pods that hold quota there are of each task.
     pub(super) of_tasks: BTreeMap<Arc<str>, usize>,
+    /// How many pods its tasks lack, in all. The number is kept because it is asked for each pod that is let in or given up, also where
+    /// that is only tried, and a group may name hundreds of tasks.
+    pub(super) lacking_of_tasks: usize,
     /// Its pods that have succeeded.
     succeeded: Succeeded,
     /// Its pods that name no queue and were read before it. Until it is there, their queue is the one that they would have
@@ -305,10 +308,10 @@ impl Facts {
 
     /// Returns how many pods are to be let in together before others follow one by one.
     pub fn missing(&self) -> usize {
-        if self.terms.as_ref().is_some_and(|terms| !terms.tasks.is_empty()) {
-            return self.lacking().count();
-        }
-        self.min_member().saturating_sub(self.admitted() + self.succeeded())
+        let in_all = self.min_member().saturating_sub(self.admitted() + self.succeeded());
+        let missing = in_all.max(self.lacking_of_tasks);
+        debug_assert_eq!(missing, self.lacking().count(), "what the tasks lack is counted anew");
+        missing
     }
 
     /// Returns which pods are to be let in together before others follow one by one.

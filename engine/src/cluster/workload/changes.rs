@@ -85,6 +85,7 @@ impl Workload {
             whole: None,
             torn_since: None,
             of_tasks: BTreeMap::new(),
+            lacking_of_tasks: 0,
             succeeded: Succeeded::default(),
             without_queue: BTreeSet::new(),
             line: BTreeSet::new(),
@@ -137,6 +138,7 @@ impl Workload {
         }
         facts.succeeded.begin_anew_for(Some(terms.created));
         facts.terms = Some(terms);
+        facts.count_what_tasks_lack();
         if facts.is_held_job() {
             facts.ran = false;
         } else if was_held {
@@ -156,6 +158,7 @@ impl Workload {
     pub(in crate::cluster) fn fall_silent(&mut self) -> Option<WorkloadTerms> {
         let before = self.0.terms.take()?;
         self.0.succeeded.begin_anew_for(None);
+        self.0.count_what_tasks_lack();
         self.0.forget_what_it_was_told();
         self.try_anew();
         Some(before)
@@ -210,6 +213,7 @@ impl Workload {
     /// Notes that a pod of the workload has succeeded.
     pub(in crate::cluster) fn add_succeeded(&mut self, pod: SucceededPod) {
         self.0.succeeded.insert(pod);
+        self.0.count_what_tasks_lack();
         self.name();
         self.wake();
     }
@@ -217,6 +221,7 @@ impl Workload {
     /// Notes that a pod of the workload that had succeeded is gone.
     pub(in crate::cluster) fn remove_succeeded(&mut self, pod: &SucceededPod) {
         self.0.succeeded.remove(pod);
+        self.0.count_what_tasks_lack();
         self.unname();
         self.wake();
     }
@@ -232,7 +237,9 @@ impl Workload {
     pub(in crate::cluster) fn add_member(&mut self, member: Member, task: Option<&Arc<str>>, held: &Amounts) {
         self.0.held.add_all(held);
         if let Some(task) = task {
+            let lacked = self.0.lacking_of_task(task);
             *self.0.of_tasks.entry(Arc::clone(task)).or_default() += 1;
+            self.0.lacking_of_tasks -= lacked - self.0.lacking_of_task(task);
         }
         self.0.extra.insert(member);
     }
@@ -245,13 +252,15 @@ impl Workload {
         held: &Amounts,
     ) -> bool {
         self.0.held.subtract_all(held);
-        if let Some(task) = task
-            && let Some(count) = self.0.of_tasks.get_mut(task)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.0.of_tasks.remove(task);
+        if let Some(task) = task {
+            let lacked = self.0.lacking_of_task(task);
+            if let Some(count) = self.0.of_tasks.get_mut(task) {
+                *count -= 1;
+                if *count == 0 {
+                    self.0.of_tasks.remove(task);
+                }
             }
+            self.0.lacking_of_tasks += self.0.lacking_of_task(task) - lacked;
         }
         self.wake();
         let was_extra = self.0.extra.remove(member);
@@ -483,6 +492,25 @@ impl Workload {
 }
 
 impl Facts {
+    /// Counts anew how many pods the tasks lack, once the workload says something else or other pods have succeeded.
+    fn count_what_tasks_lack(&mut self) {
+        let tasks = self.terms.iter().flat_map(|terms| terms.tasks.iter());
+        self.lacking_of_tasks = tasks.map(|(task, least)| self.lacking_of(task, *least)).sum();
+    }
+
+    /// Returns how many pods a task lacks; 0 for a task that the workload does not name.
+    fn lacking_of_task(&self, task: &str) -> usize {
+        let tasks = self.terms.as_ref().map_or(&[][..], |terms| &terms.tasks);
+        let place = tasks.binary_search_by(|(name, _)| (**name).cmp(task));
+        place.map_or(0, |place| self.lacking_of(task, tasks[place].1))
+    }
+
+    /// Returns how many pods a task lacks that needs at least so many.
+    fn lacking_of(&self, task: &str, least: usize) -> usize {
+        let admitted = self.of_tasks.get(task).copied().unwrap_or(0);
+        least.saturating_sub(admitted + self.succeeded.of_task(task))
+    }
+
     fn forget_what_it_was_told(&mut self) {
         self.told = None;
         self.shown = None;

@@ -37,8 +37,12 @@ struct OfAnyGroup(Arc<Shape>);
 impl PartialEq for OfAnyGroup {
     fn eq(&self, other: &Self) -> bool {
         let (one, other) = (&*self.0, &*other.0);
-        (one.queue, &one.namespace, one.priority, one.cross_quota)
-            == (other.queue, &other.namespace, other.priority, other.cross_quota)
+        if std::ptr::eq(one, other) {
+            return true;
+        }
+        one.hash_in_any_group() == other.hash_in_any_group()
+            && (one.queue, &one.namespace, one.priority, one.cross_quota)
+                == (other.queue, &other.namespace, other.priority, other.cross_quota)
             && (&one.task, &one.constraints, &one.task_spec) == (&other.task, &other.constraints, &other.task_spec)
     }
 }
@@ -47,9 +51,7 @@ impl Eq for OfAnyGroup {}
 
 impl Hash for OfAnyGroup {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let shape = &*self.0;
-        (shape.queue, &shape.namespace, shape.priority).hash(state);
-        (&shape.task, &shape.constraints).hash(state);
+        state.write_u64(self.0.hash_in_any_group());
     }
 }
 
