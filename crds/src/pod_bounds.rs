@@ -203,7 +203,7 @@ fn keep<T>(list: &mut Vec<T>, is_kept: impl FnMut(&mut T) -> bool) {
 }
 
 /// Counts the containers, and what they request and are limited to.
-fn container_terms<S: AsRef<str>>(spec: &PodSpec<S>) -> usize {
+pub fn container_terms<S: AsRef<str>>(spec: &PodSpec<S>) -> usize {
     let containers = spec.containers.iter().chain(&spec.init_containers);
     containers.map(of_container).sum()
 }

@@ -321,7 +321,9 @@ impl Cluster {
     /// Notes that a pod of this namespace is being read.
     pub(super) fn note_read(&mut self, namespace: &str, uid: &str) {
         self.claimed.unread.remove(uid);
-        self.claimed.turns.forget_waiting(namespace, uid);
+        if self.claimed.turns.forget_waiting(namespace, uid) {
+            self.end_pause(uid);
+        }
     }
 
     /// Whether no pod has to be read anew.

@@ -7,10 +7,6 @@ use std::sync::Arc;
 use crate::devices::TURN;
 use crate::steps::Steps;
 
-/// The number of steps that it costs to read a pod anew, whatever its claims come to. So where somebody makes and deletes
-/// a claim in turn, some of the pods that share it are read in each round.
-const READ_POD: usize = 128;
-
 /// What was spent in this round, and which pods go on in the next round.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
@@ -44,10 +40,10 @@ impl Turns {
 
     /// Takes from a namespace's turn what it costs to read one of its pods anew. Returns whether the turn was not over
     /// before.
-    pub(super) fn pay_for_pod(&mut self, namespace: &str) -> bool {
+    pub(super) fn pay_for_pod(&mut self, namespace: &str, cost: usize) -> bool {
         let steps = self.take(namespace);
         let is_over = steps.are_spent();
-        steps.spend(READ_POD);
+        steps.spend(cost);
         self.give_back(namespace, steps, None);
         !is_over
     }
@@ -67,18 +63,26 @@ impl Turns {
         Some(next)
     }
 
+    /// Whether any pod of a namespace is to go on in the next round.
+    pub(super) fn are_any_later(&self, namespace: &str) -> bool {
+        self.later.contains_key(namespace)
+    }
+
     /// Whether a pod is to go on in the next round.
     pub(super) fn is_later(&self, namespace: &str, uid: &str) -> bool {
         self.later.get(namespace).is_some_and(|pods| pods.contains(uid))
     }
 
-    /// Notes that a pod no longer waits for the next round, since it is being read. What is left of it then is noted anew.
-    pub(super) fn forget_waiting(&mut self, namespace: &str, uid: &str) {
-        if let Some(pods) = self.later.get_mut(namespace) {
-            pods.remove(uid);
-            if pods.is_empty() {
-                self.later.remove(namespace);
-            }
+    /// Notes that a pod no longer waits for the next round, since it is being read. What is left of it then is noted anew. Returns
+    /// whether it did wait.
+    pub(super) fn forget_waiting(&mut self, namespace: &str, uid: &str) -> bool {
+        let Some(pods) = self.later.get_mut(namespace) else {
+            return false;
+        };
+        let waited = pods.remove(uid);
+        if pods.is_empty() {
+            self.later.remove(namespace);
         }
+        waited
     }
 }

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use crds::keys::RESOURCE_OF_CLASS;
 use crds::managed::{asks_for_devices_of_classes, requests_any};
 use crds::pod::ExtendedResourceClaimStatus;
+use crds::pod_bounds::{container_terms, node_terms};
 use jiff::Timestamp;
 
 use super::Cluster;
 use super::claimed_cards::OfClasses;
 use super::claiming::{claims_excess, named_by, provided_claim};
 use super::gates::Gates;
-use super::pod::Stage;
+use super::pod::{Pod, Stage};
 use super::reading::Reading;
 use crate::alternative::Assigned;
 use crate::amounts::{Amounts, Dimension};
 use crate::devices::{Asked, Named, Obstacle};
-use crate::ids::PodId;
+use crate::ids::{PodId, WorkloadId};
 use crate::names::CardId;
 use crate::reason::Reason;
 use crate::steps::Steps;
@@ -32,33 +33,68 @@ struct MadeClaim {
     status: Option<ExtendedResourceClaimStatus<Box<str>>>,
 }
 
+/// The number of steps that it costs to read a pod anew, whatever it says and its claims come to. So where somebody makes and
+/// deletes a claim in turn, some of the pods that share it are read in each round.
+const READ_POD: usize = 128;
+
+/// The number of steps that each container, request, label, term and the like of the pod costs besides.
+const READ_PART: usize = 16;
+
 /// The UID that stands for pods that do not exist.
 pub(super) const NOBODY: &str = "";
 
 impl Cluster {
     /// Reads pods anew whose claims have changed. Each pod is read once, however often its claims changed: otherwise
     /// making and deleting a claim that a thousand pods share would have each of them read each time. Of the pods that
-    /// their claims, or gates of others, keep out, only as many are read as the turn of their namespace allows. The others
-    /// are read in the next rounds.
+    /// nobody has let in, only as many are read as the turn of their namespace allows. The others are read in the next
+    /// rounds, and none is let in before.
     pub fn read_again(&mut self, now: Timestamp) {
         while let Some(uid) = self.claimed.unread.pop_first() {
             let Some(pod) = self.pod_with_uid(&uid).and_then(|id| self.pod(id)) else {
                 continue;
             };
             let namespace = Arc::clone(&pod.namespace);
-            let is_kept_out = |claimed: &Arc<Claimed>| claimed.refusal.is_some();
             // Nothing comes of what the claims of such pods say before it is their turn.
-            let may_wait = match pod.stage {
-                Stage::Blocked => true,
-                Stage::Waiting => pod.task.claimed.as_ref().is_some_and(is_kept_out),
-                Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => false,
-            };
-            if self.claimed.turns.pay_for_pod(&namespace) || !may_wait {
+            let may_wait = matches!(pod.stage, Stage::Blocked | Stage::Waiting);
+            let cost = self.cost_of_reading(&uid);
+            if self.claimed.turns.pay_for_pod(&namespace, cost) || !may_wait {
                 self.read_one_again(&uid, now);
             } else {
                 self.claimed.turns.put_off(&namespace, uid);
             }
         }
+    }
+
+    /// Notes that a pod is judged again that was not while it was to be read. Nobody was evicted for it meanwhile, and a look
+    /// for that may be due.
+    pub(super) fn end_pause(&mut self, uid: &str) {
+        let pod = self.pod_with_uid(uid).and_then(|id| self.pod(id));
+        if pod.is_some_and(may_be_let_in) {
+            self.stirred += 1;
+        }
+    }
+
+    /// Whether a pod that waits for its turn is still to be read anew: what it claims may be something else by now. A pod that its
+    /// claims keep out is not let in anyway.
+    pub(crate) fn is_to_be_read(&self, id: PodId) -> bool {
+        let is_later = |pod: &Pod| self.claimed.turns.is_later(&pod.namespace, &pod.uid);
+        self.pod(id).is_some_and(|pod| is_later(pod) && may_be_let_in(pod))
+    }
+
+    /// Whether any pod that waits with a group is still to be read anew.
+    pub(crate) fn has_pods_to_be_read(&self, group: WorkloadId) -> bool {
+        let group = self.workload(group);
+        let mut line = group.line.iter();
+        self.claimed.turns.are_any_later(&group.namespace) && line.any(|(_, place)| self.is_to_be_read(place.pod))
+    }
+
+    /// Returns how many steps it costs to read a pod that claims devices anew.
+    fn cost_of_reading(&self, uid: &str) -> usize {
+        self.claimed.pods.get(uid).map_or(0, |claiming| {
+            let (metadata, spec) = (&claiming.pod.metadata, &claiming.pod.spec);
+            let texts = metadata.labels.len() + metadata.annotations.len() + spec.resource_claims.len();
+            READ_POD + READ_PART * (texts + container_terms(spec) + node_terms(spec))
+        })
     }
 
     /// Reads a pod that claims devices anew, as it was seen last.
@@ -72,7 +108,9 @@ impl Cluster {
     pub(super) fn read_on(&mut self, now: Timestamp) {
         for namespace in self.claimed.turns.begin() {
             while let Some(uid) = self.claimed.turns.next_of(&namespace) {
-                self.claimed.turns.pay_for_pod(&namespace);
+                let cost = self.cost_of_reading(&uid);
+                self.claimed.turns.pay_for_pod(&namespace, cost);
+                self.end_pause(&uid);
                 self.read_one_again(&uid, now);
             }
         }
@@ -223,6 +261,12 @@ impl Cluster {
         }
         is_said
     }
+}
+
+/// Whether a pod waits, and its claims don't keep it out.
+fn may_be_let_in(pod: &Pod) -> bool {
+    let mut claimed = pod.task.claimed.iter();
+    pod.stage == Stage::Waiting && claimed.all(|claimed| claimed.refusal.is_none())
 }
 
 /// Whether it is not known at the moment what a task claims.

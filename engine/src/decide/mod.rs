@@ -183,8 +183,9 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                 );
                 let payers = payers.as_deref();
                 let is_over = payers.is_some_and(|payers| spending.is_over_for(&shape.namespace, payers));
-                postponed |= is_over;
-                let Some(payers) = payers.filter(|_| !is_over) else {
+                let is_later = is_over || refusals.is_to_be_read(cluster, gang, first.map(|place| place.pod));
+                postponed |= is_later;
+                let Some(payers) = payers.filter(|_| !is_later) else {
                     contest.done();
                     continue;
                 };

@@ -278,7 +278,7 @@ impl Look {
             return something_gives_way && (is_deserved || may_borrow) && self.assume(cluster, id, grant);
         }
         let has_come_back = |pod| cluster.has_come_back(pod, self.now);
-        if !self.may_evict || cluster.pod(id).is_some_and(has_come_back) {
+        if !self.may_evict || cluster.pod(id).is_some_and(has_come_back) || cluster.is_to_be_read(id) {
             return false;
         }
         let mut alternatives = alternatives_of(shape).into_iter();

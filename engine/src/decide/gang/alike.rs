@@ -11,7 +11,7 @@ use crate::cluster::waiting::{Refused, Shape};
 use crate::cluster::workload::Step;
 use crate::decide::effort::Payer;
 use crate::decide::verdict;
-use crate::ids::{QueueId, WorkloadId};
+use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::lacking::Lacking;
 
@@ -86,8 +86,18 @@ pub(in crate::decide) struct Refusals {
     pub(in crate::decide) judged: usize,
     /// Whether what was kept for a gang that can never run is no longer kept: other gangs may have been refused because of it.
     pub(in crate::decide) gave_back: bool,
-    /// How many turns each gang has had, and who pays for them.
-    turns: HashMap<WorkloadId, (usize, Rc<BTreeSet<Payer>>)>,
+    /// The turns that each gang has had.
+    turns: HashMap<WorkloadId, GangTurns>,
+}
+
+/// The turns of a gang in one round.
+#[derive(Debug)]
+struct GangTurns {
+    count: usize,
+    /// Who pays for them.
+    payers: Rc<BTreeSet<Payer>>,
+    /// Whether some of its pods are to be read anew before it is judged.
+    is_to_be_read: bool,
 }
 
 /// How often a gang is judged in one round, however many shapes its pods have. Each shape has a turn, and what others leave may
@@ -106,10 +116,26 @@ pub(super) struct Refusal {
 impl Refusals {
     /// Counts a turn of a gang and returns who pays for it. None where the gang has no turn left in this round.
     pub(in crate::decide) fn turn(&mut self, cluster: &Cluster, gang: WorkloadId) -> Option<Rc<BTreeSet<Payer>>> {
-        let turn = self.turns.entry(gang);
-        let (turns, payers) = turn.or_insert_with(|| (0, Rc::new(super::payers(cluster, gang))));
-        *turns += 1;
-        (*turns <= TURNS).then(|| Rc::clone(payers))
+        let turns = self.turns.entry(gang).or_insert_with(|| GangTurns {
+            count: 0,
+            payers: Rc::new(super::payers(cluster, gang)),
+            is_to_be_read: cluster.has_pods_to_be_read(gang),
+        });
+        turns.count += 1;
+        (turns.count <= TURNS).then(|| Rc::clone(&turns.payers))
+    }
+
+    /// Whether a pod, or any pod of its gang, which has had a turn, is to be read anew before it is judged.
+    pub(in crate::decide) fn is_to_be_read(
+        &self,
+        cluster: &Cluster,
+        gang: Option<WorkloadId>,
+        pod: Option<PodId>,
+    ) -> bool {
+        match gang {
+            Some(gang) => self.turns.get(&gang).is_some_and(|turns| turns.is_to_be_read),
+            None => pod.is_some_and(|pod| cluster.is_to_be_read(pod)),
+        }
     }
 
     /// Returns why a gang like this one was refused, where nothing that matters has changed since.

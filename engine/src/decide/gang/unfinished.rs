@@ -41,6 +41,10 @@ pub(in crate::decide) fn complete(
         let Some((_, first)) = line(cluster, id).into_iter().next() else {
             continue;
         };
+        // Its turn comes among the others, which see to it that there is another round.
+        if cluster.has_pods_to_be_read(id) {
+            continue;
+        }
         let payers = payers(cluster, id);
         let missing = first_missing(cluster, id).into_iter().map(|(pod, _)| pod);
         if spending.is_over_for(&first.namespace, &payers) || come_late(cluster, id, missing) {

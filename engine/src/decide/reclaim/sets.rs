@@ -65,14 +65,15 @@ pub(super) fn waiting_sets(cluster: &Cluster, queue: QueueId, now: Timestamp) ->
     sets.into_iter().map(|(.., set)| set).collect()
 }
 
-/// Whether a pod may get in at all: the API server has not refused to let it in, and the scheduler has placed the admitted pods
-/// of its controller. Otherwise others would be evicted for it in vain, again and again.
+/// Whether a pod may get in at all: the API server has not refused to let it in, it is known what it claims, and the scheduler has placed
+/// the admitted pods of its controller. Otherwise others would be evicted for it in vain, again and again.
 fn may_get_in(cluster: &Cluster, id: PodId, now: Timestamp) -> bool {
     cluster.pod(id).is_none_or(|pod| {
         pod.waits.as_ref().is_none_or(|waits| {
-            // The pod keeps what others were evicted for before; no further pod is evicted for it.
+            // The pod keeps what others were evicted for before, and nothing else; no further pod is evicted for it.
             let is_kept_for = || cluster.was_evicted_for(id, &waits.shape);
-            waits.write_refusals == 0 && (!cluster.has_come_back(pod, now) || is_kept_for())
+            let is_judged = || !cluster.has_come_back(pod, now) && !cluster.is_to_be_read(id);
+            waits.write_refusals == 0 && (is_judged() || is_kept_for())
         })
     })
 }

@@ -197,3 +197,32 @@ fn some_are_read_at_a_time(gates: &[&str]) {
     });
     assert!(rounds.is_some());
 }
+
+/// Somebody deletes a claim that all his pods name. Each would be read at once, also those that their claims don't keep out.
+#[test]
+fn pods_whose_claim_is_gone_are_read_some_at_a_time_and_none_is_let_in_before() {
+    const PODS: usize = 5_000;
+    let mut world = world();
+    world.queue(&queue("team-a").capability("cpu", "0"));
+    world.claim("empty", &json!([]), &json!({}));
+    for index in 0..PODS {
+        world.pod(&claiming(pod(&format!("p{index}")), "empty").requests("cpu", "1"));
+    }
+    assert_eq!(world.admit(), []);
+    assert_eq!(world.reason("p0"), Some(Reason::InsufficientCpuQuota));
+    world.remove_claim("empty");
+    // By what they claimed, all may get in now.
+    world.queue(&queue("team-a").capability("cpu", "10000"));
+    let mut read = Vec::new();
+    while read.last() != Some(&PODS) && read.len() < 100 {
+        assert_eq!(world.admit(), []);
+        let is_read = |index: &usize| {
+            let reason = world.reason(&format!("p{index}"));
+            reason.is_some_and(|reason| reason == Reason::ResourceClaimNotFound)
+        };
+        read.push((0..PODS).filter(is_read).count());
+    }
+    assert_eq!(read.last(), Some(&PODS), "{read:?}");
+    // Two turns at most: that in which the claim is seen to be gone, and that of the round.
+    assert!(read[0] <= 4_096, "{read:?}");
+}
