@@ -45,7 +45,7 @@ pub struct Claimed {
     pub shared: bool,
     /// How many devices of an unknown kind are asked for or allocated.
     pub unknown: i64,
-    /// Whether any of the existing claims asks for a device, whether that is a card or not.
+    /// Whether any of the existing claims asks for a device, whether that is a card or not, or the pod requests devices by a class.
     pub asks_for_devices: bool,
     /// Why the pod can't be charged for the claims, or not yet.
     pub refusal: Option<Reason>,
@@ -139,7 +139,7 @@ impl Task {
         self.claimed.as_ref().is_some_and(|claimed| claimed.shared)
     }
 
-    /// Whether any of its claims asks for a device, whether that is a card or not.
+    /// Whether any of its claims asks for a device, whether that is a card or not, or it requests devices by a class.
     pub(crate) fn asks_for_devices(&self) -> bool {
         self.claimed.as_ref().is_some_and(|claimed| claimed.asks_for_devices)
     }

@@ -72,8 +72,8 @@ impl Cluster {
                 continue;
             }
             match self.provided_as_requested(dimension, beside_claims).as_deref() {
-                // The scheduler judges which nodes have devices that are no cards. `CrossQuota` goes by what is requested.
-                None if is_of_class && !self.is_gpu(dimension) => by_class.push((dimension, count)),
+                // The scheduler judges which nodes have devices that are no cards.
+                None if is_of_class => by_class.push((dimension, count)),
                 None => others.push((dimension, count)),
                 Some(Ok(cards)) => {
                     by_class.extend(is_of_class.then_some((dimension, count)));

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use crds::bounds::CLAIMS;
 use crds::card_resources::is_extended;
 use crds::dra::ResourceClaim;
+use crds::keys::RESOURCE_OF_CLASS;
 use crds::managed::requests_any;
 use crds::pod::PodSpec;
 
 use super::Cluster;
 use super::paying::{Standing, Turn, shared_keys};
 use super::pod::Pod;
+use crate::amounts::Amounts;
 use crate::devices::{ClaimKey, Devices, Named};
 
 /// What a pod calls a claim, and what the claim said when the pod was let in; none once the claim has been another.
@@ -122,6 +124,12 @@ impl Cluster {
     /// Whether any claim that a pod names, and that is known, asks for a device.
     pub(crate) fn asks_for_devices(&self, pod: &crds::pod::Pod<Box<str>>, namespace: &str) -> bool {
         self.claimed.devices.ask_for_any(namespace, &named_by(pod))
+    }
+
+    /// Whether anything is requested that a class hands devices out for.
+    pub(crate) fn requests_devices(&self, request: &Amounts) -> bool {
+        let mut names = request.iter().map(|(dimension, _)| dimension.name(&self.names));
+        names.any(|name| name.starts_with(RESOURCE_OF_CLASS) || self.is_of_class(name))
     }
 
     /// Notes whether claims can be seen at all.

@@ -254,7 +254,7 @@ impl Cluster {
     }
 
     /// Whether a dimension is a resource that the configuration calls a GPU.
-    pub(super) fn is_gpu(&self, dimension: Dimension) -> bool {
+    fn is_gpu(&self, dimension: Dimension) -> bool {
         let resource = dimension.resource();
         resource.is_some_and(|resource| self.gpu_nodes.is_gpu.get(resource.index()).copied().unwrap_or_default())
     }
@@ -262,7 +262,8 @@ impl Cluster {
     /// Whether a pod with this task and request counts towards the quotas of its GPU node: it asks for no GPU, and shares
     /// none.
     pub(crate) fn is_without_gpu(&self, task: &Task, request: &Amounts) -> bool {
-        !task.shares_cards() && !self.asks_for_gpu(request)
+        let by_class = task.by_class().any(|(dimension, _)| self.is_gpu(dimension));
+        !task.shares_cards() && !by_class && !self.asks_for_gpu(request)
     }
 
     /// Matches resource names that were not seen before. Code that reads a pod or node calls this, so that code that

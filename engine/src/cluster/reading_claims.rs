@@ -205,7 +205,8 @@ impl Cluster {
             self.requested_of_classes(&reading.task.request, asked.is_for_cards(), &given.unwrap_or_default());
         // A pod that the webhook holds only for its classes is looked at here, whatever it turns out to be.
         let names_class = |(dimension, _): (Dimension, i64)| dimension.name(&self.names).starts_with(RESOURCE_OF_CLASS);
-        if !named.is_empty() || of_classes.is_any() || reading.task.request.iter().any(names_class) {
+        let requests_devices = of_classes.is_any();
+        if !named.is_empty() || requests_devices || reading.task.request.iter().any(names_class) {
             let OfClasses {
                 others,
                 by_class,
@@ -220,7 +221,8 @@ impl Cluster {
             }
         }
         if let Some(claimed) = &mut reading.task.claimed {
-            Arc::make_mut(claimed).asks_for_devices = self.claimed.devices.ask_for_any(namespace, named);
+            Arc::make_mut(claimed).asks_for_devices =
+                requests_devices || self.claimed.devices.ask_for_any(namespace, named);
         }
         if let Some(demand) = demand {
             let named = reading.task.cards().collect();

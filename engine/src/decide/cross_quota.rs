@@ -25,8 +25,8 @@ struct Rules<'a> {
 }
 
 /// Returns the rules for pods of this shape. None where `CrossQuota` does not decide where they go. That is so where they claim a
-/// device, or request one by a class: it may be a GPU, or be on some nodes alone, which only the scheduler knows. A claim that asks for no device leaves
-/// them pods without GPU. It is also so where their namespace no longer opts in, which frees waiting pods as well.
+/// device, or request one by a class: it may be a GPU, or be on some nodes alone, which only the scheduler knows. A claim that asks for
+/// no device leaves them pods without GPU. It is also so where their namespace no longer opts in, which frees waiting pods as well.
 fn rules<'a>(cluster: &'a Cluster, shape: &Shape) -> Option<Rules<'a>> {
     let strategy = shape.cross_quota?;
     let namespace = cluster.namespace(&shape.namespace);

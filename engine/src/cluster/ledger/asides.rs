@@ -58,8 +58,9 @@ impl Cluster {
             return;
         };
         self.nodes[node].books(PEN).set_aside(room.held(false), sign);
-        if !aside.shape.task.shares_cards() {
-            self.count_request_without_gpu(node, aside.shape.task.first_request(), false, sign);
+        let (task, request) = (&aside.shape.task, aside.shape.task.first_request());
+        if self.is_without_gpu(task, request) {
+            self.count_request_without_gpu(node, request, false, sign);
         }
     }
 

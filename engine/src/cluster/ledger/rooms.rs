@@ -162,19 +162,19 @@ impl Cluster {
     /// scheduler asks before it chooses a node, a pod that is only expected there counts nowhere, since it may go to
     /// another node.
     pub(in crate::cluster) fn count_without_gpu(&mut self, id: NodeId, pod: &Pod, sign: i128) {
-        if !pod.task.shares_cards() {
+        if self.is_without_gpu(&pod.task, pod.request()) {
             self.count_request_without_gpu(id, pod.request(), pod.is_placed(), sign);
         }
     }
 
-    /// Counts the same for a request.
+    /// Counts the same for a request, of a pod without GPU.
     pub(super) fn count_request_without_gpu(&mut self, id: NodeId, request: &Amounts, is_placed: bool, sign: i128) {
         let on_demand = self.configuration.cardgate.enforce_cross_quota == Enforcement::Extender;
         if on_demand && !is_placed {
             return;
         }
         let resources = self.gpu_nodes.resources();
-        if resources.is_empty() || self.asks_for_gpu(request) {
+        if resources.is_empty() {
             return;
         }
         let held = &mut self.nodes[id].books(PEN).held_without_gpu;

@@ -128,6 +128,8 @@ pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> PodQuery {
     let concerned = configuration.cardgate.enforce_cross_quota == Enforcement::Extender
         && !everywhere
         && !claims
+        && !cluster.requests_devices(&task.request)
+        && !known.is_some_and(|known| known.task.asks_for_devices())
         && !cluster.asks_for_gpu(&task.request)
         && configuration
             .cross_quota

@@ -143,3 +143,18 @@ fn who_shares_a_gpu_that_another_pod_pays_for_is_no_pod_without_gpu() {
     world.pod(&cpu("without", "8"));
     assert_eq!(pinned(&mut world), "gpu-1");
 }
+
+/// As by a claim: the device may be on GPU nodes alone.
+#[test]
+fn who_requests_a_device_by_a_class_is_left_alone() {
+    let of_class = "deviceclass.resource.kubernetes.io/nic";
+    for (resource, are_any) in [("example.com/nic", true), (of_class, true), (of_class, false)] {
+        let mut world = by_devices();
+        world.class("nic", "device.driver == 'nic.example.com'", Some("example.com/nic"));
+        if are_any {
+            world.slice("n1", "nic.example.com", &json!([{"name": "nic-0"}]));
+        }
+        world.pod(&cpu("p", "2").requests(resource, "1"));
+        is_left_alone(&mut world);
+    }
+}

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::devices::{claiming, request};
+use crate::devices::{NVIDIA, claiming, request};
 
 fn extended(arguments: &str) -> World {
     World::with(configuration(arguments, "enforceCrossQuota: extender"))
@@ -432,4 +432,16 @@ proptest! {
         let unbound = pods.iter().flatten().filter(|placed| !placed.bound).count();
         prop_assert_eq!(world.cluster.gpu_nodes().count_assumed(), unbound, "nothing is assumed for ever");
     }
+}
+
+/// By a claim it was none before.
+#[test]
+fn a_pod_that_requests_devices_by_a_class_is_none_without_gpu() {
+    let mut world = extended("quota.cpu: 4");
+    world.node(&gpu_node("gpu-1"));
+    world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
+    let asks = bare_pod("p").requests("cpu", "6");
+    assert_eq!(refused(&ask(&mut world, &asks, &names(1))).len(), 1);
+    let asks = asks.requests(&format!("deviceclass.resource.kubernetes.io/{NVIDIA}"), "1");
+    assert_eq!(refused(&ask(&mut world, &asks, &names(1))), []);
 }
