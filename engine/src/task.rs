@@ -33,10 +33,9 @@ pub struct Claimed {
     pub others: Arc<Amounts>,
     /// What it requests by resources that are on no node, since classes hand the devices out. Queues may limit these too.
     pub by_class: Arc<Amounts>,
-    /// How many more cards the scheduler claimed for what it requests by resources than these request; none where nothing was
-    /// given for them.
-    pub given_beyond: Option<i64>,
-    /// The same with what the first choices of the requests add, by the resources alone: what the pod counts as requesting where
+    /// What the scheduler claimed for what it requests by resources; none where nothing was given for them.
+    pub given: Option<Given>,
+    /// `others` with what the first choices of the requests add, by the resources alone: what the pod counts as requesting where
     /// it is charged for no card.
     pub uncharged: Arc<Amounts>,
     /// What was allocated, where all of it has been.
@@ -53,6 +52,15 @@ pub struct Claimed {
     pub refused: Option<Box<str>>,
     /// What the pod asks of the devices of its node; none where it asks for none.
     pub demand: Option<Arc<DeviceDemand>>,
+}
+
+/// How many cards a pod was given for what it requests by resources.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Given {
+    /// How many it requests of those resources that cards were given for.
+    pub requested: i64,
+    /// How many more cards it was given.
+    pub beyond: i64,
 }
 
 impl Claimed {

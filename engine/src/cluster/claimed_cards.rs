@@ -13,7 +13,7 @@ use crate::amounts::{Amounts, Dimension};
 use crate::devices::{Asked, CardCounts, Obstacle, Provided, RequestAsked};
 use crate::names::CardId;
 use crate::reason::Reason;
-use crate::task::{Claimed, Task, Wanted};
+use crate::task::{Claimed, Given, Task, Wanted};
 
 /// What a pod requests as resources.
 #[derive(Debug, Default)]
@@ -26,8 +26,8 @@ pub(super) struct OfClasses {
     pub requested: Vec<RequestAsked>,
     /// Requests that stand for classes and were already given their cards.
     pub given: Vec<CardCounts>,
-    /// How many more cards these were given than they request; none where none was given anything.
-    pub given_beyond: Option<i64>,
+    /// How many cards these requests are for, and how many more they were given; none where none was given anything.
+    pub given_for: Option<Given>,
     /// Why this can't be said of one of the requests.
     pub unclear: Option<Obstacle>,
 }
@@ -52,7 +52,7 @@ impl Cluster {
         given: &BTreeMap<Box<str>, CardCounts>,
     ) -> OfClasses {
         let (mut others, mut requested, mut unclear) = (Vec::new(), Vec::new(), None);
-        let (mut settled, mut by_class, mut given_beyond) = (Vec::new(), Vec::new(), None);
+        let (mut settled, mut by_class, mut given_for) = (Vec::new(), Vec::new(), None::<Given>);
         for (dimension, count) in request.iter() {
             let is_of_class = self.is_of_class(dimension.name(&self.names));
             let cards = given.get(dimension.name(&self.names));
@@ -66,7 +66,10 @@ impl Cluster {
                 given.saturating_sub(count).max(0)
             };
             if let Some(cards) = cards.filter(|cards| beside_claims || !is_own(cards) || beyond(cards) > 0) {
-                given_beyond = Some(given_beyond.unwrap_or(0_i64).saturating_add(beyond(cards)));
+                let sums = given_for.get_or_insert_default();
+                let of_cards = if cards.is_empty() { 0 } else { count };
+                sums.requested = sums.requested.saturating_add(of_cards);
+                sums.beyond = sums.beyond.saturating_add(beyond(cards));
                 settled.push(cards.clone());
                 by_class.extend(is_of_class.then_some((dimension, count)));
                 continue;
@@ -95,7 +98,7 @@ impl Cluster {
             by_class: by_class.into_iter().collect(),
             requested,
             given: settled,
-            given_beyond,
+            given_for,
             unclear,
         }
     }
@@ -176,7 +179,7 @@ impl Cluster {
             named: task.cards().collect(),
             others: Arc::new(others),
             by_class: Arc::new(by_class),
-            given_beyond: None,
+            given: None,
             uncharged: Arc::clone(&task.request),
             allocated: first
                 .filter(|_| asked.allocated)
@@ -237,8 +240,11 @@ impl Cluster {
     /// Returns the cards that were written on a pod when it was let in for what it claims; none where it requests them as
     /// a resource.
     fn written_set(&self, task: &Task, written: &Assigned) -> Option<CardSet> {
+        // A card by its name alone stands for as many as the pod requests, of which the scheduler may have claimed more.
+        let given = task.claimed.as_ref().and_then(|claimed| claimed.given);
+        let requested = given.map_or(1, |given| given.requested.max(1));
         let counts = match written {
-            Assigned::Card(card) => &[(*card, 1)][..],
+            Assigned::Card(card) => &[(*card, requested)][..],
             Assigned::Counted(counts) => counts,
         };
         let others = task.claimed.as_ref().map_or(&task.request, |claimed| &claimed.others);

@@ -18,16 +18,23 @@ use crate::ids::PodId;
 
 /// Pods that were let in for less than their claims come to, as long as something may follow from it.
 #[derive(Debug, Default)]
-pub(super) struct Outgrown(BTreeMap<PodId, Excess>);
+pub(super) struct Outgrown {
+    pods: BTreeMap<PodId, Excess>,
+    /// What pods are charged for that their queues had quota for when that was found: as if they had been let in for it.
+    accepted: BTreeMap<PodId, CardSet>,
+}
 
 impl Outgrown {
     pub(super) fn forget(&mut self, id: PodId) {
-        self.0.remove(&id);
+        self.pods.remove(&id);
+        self.accepted.remove(&id);
     }
 
     /// Moves times back after the clock was set back.
     pub(super) fn bring_back(&mut self, back: SetBack) {
-        self.0.values_mut().for_each(|excess| back.bring_back(&mut excess.next));
+        self.pods
+            .values_mut()
+            .for_each(|excess| back.bring_back(&mut excess.next));
     }
 }
 
@@ -163,9 +170,20 @@ impl Cluster {
         now: Timestamp,
     ) {
         let pod = self.pod(id).filter(|pod| pod.task.claimed.is_some() && !ends_at_once);
-        let excess = pod.map(|pod| self.excess_of(pod, let_in.as_ref())).unwrap_or_default();
+        // Who gives back what was accepted has it judged anew when he comes to have it again.
+        let has_all = |accepted: &CardSet| {
+            let charged = pod.and_then(charged);
+            charged.is_some_and(|set| accepted.beyond(Some(set)).next().is_none())
+        };
+        let accepted = self.claimed.outgrown.accepted.get(&id);
+        let is_given_back = is_said && accepted.is_some_and(|accepted| !has_all(accepted));
+        let accepted = accepted.filter(|_| !is_given_back).or(let_in.as_ref());
+        let excess = pod.map(|pod| self.excess_of(pod, accepted)).unwrap_or_default();
+        if is_given_back {
+            self.claimed.outgrown.accepted.remove(&id);
+        }
         self.note_remade(id, is_said);
-        let outgrown = &mut self.claimed.outgrown.0;
+        let outgrown = &mut self.claimed.outgrown.pods;
         if excess.is_empty() {
             outgrown.remove(&id);
             return;
@@ -182,10 +200,12 @@ impl Cluster {
     }
 
     /// Returns the pods to be sent back now: those that have more than they were let in for, and more than their queues
-    /// may have. A pod whose queue has quota for it is only charged for what it has.
+    /// may have. A pod whose queue has quota for it is only charged for what it has, and has what it is charged for from
+    /// then on as if it had been let in for it.
     pub(crate) fn overdrawing(&mut self, now: Timestamp) -> Vec<Overdrawing> {
         let mut found = Vec::new();
-        let mut outgrown = std::mem::take(&mut self.claimed.outgrown.0);
+        let mut accepted = Vec::new();
+        let mut outgrown = std::mem::take(&mut self.claimed.outgrown.pods);
         outgrown.retain(|id, excess| {
             if excess.next > now {
                 return true;
@@ -193,6 +213,8 @@ impl Cluster {
             let queue = self.pod(*id).and_then(|pod| pod.queue);
             let is_overdrawn = |queue| excess.of.iter().any(|dimension| self.is_overdrawn(queue, *dimension));
             if !queue.is_some_and(is_overdrawn) {
+                let charged = self.pod(*id).and_then(charged);
+                accepted.extend(charged.map(|set| (*id, set.clone())));
                 return false;
             }
             excess.times = excess.times.saturating_add(1);
@@ -204,7 +226,8 @@ impl Cluster {
             });
             true
         });
-        self.claimed.outgrown.0 = outgrown;
+        self.claimed.outgrown.pods = outgrown;
+        self.claimed.outgrown.accepted.extend(accepted);
         found
     }
 }
@@ -212,7 +235,13 @@ impl Cluster {
 /// Whether the scheduler claimed more cards for a pod's requests by resources than these request.
 fn is_given_beyond(pod: &Pod) -> bool {
     let claimed = pod.task.claimed.as_ref();
-    claimed.and_then(|claimed| claimed.given_beyond) > Some(0)
+    let given = claimed.and_then(|claimed| claimed.given);
+    given.is_some_and(|given| given.beyond > 0)
+}
+
+/// Returns what a pod is charged for by its claims.
+fn charged(pod: &Pod) -> Option<&CardSet> {
+    pod.charge.as_ref()?.alternative.as_ref()?.set()
 }
 
 /// Returns what a pod has by what was allocated to its claims; where nothing was, all alternatives that they leave.
@@ -222,13 +251,9 @@ fn sets(pod: &Pod) -> Vec<&CardSet> {
         .claimed
         .as_ref()
         .is_some_and(|claimed| claimed.allocated.is_some());
-    let charged = pod.charge.as_ref().and_then(|charge| charge.alternative.as_ref());
-    let alternatives = pod.task.alternatives.iter();
-    let (charged, alternatives) = if is_allocated {
-        (charged, None)
+    if is_allocated {
+        charged(pod).into_iter().collect()
     } else {
-        (None, Some(alternatives))
-    };
-    let all = charged.into_iter().chain(alternatives.into_iter().flatten());
-    all.filter_map(Alternative::set).collect()
+        pod.task.alternatives.iter().filter_map(Alternative::set).collect()
+    }
 }

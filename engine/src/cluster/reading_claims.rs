@@ -212,12 +212,12 @@ impl Cluster {
                 by_class,
                 requested,
                 given,
-                given_beyond,
+                given_for,
                 unclear,
             } = of_classes;
             self.put_asked(reading, others, by_class, asked.and_provided(requested, given, unclear));
             if let Some(claimed) = &mut reading.task.claimed {
-                Arc::make_mut(claimed).given_beyond = given_beyond;
+                Arc::make_mut(claimed).given = given_for;
             }
         }
         if let Some(claimed) = &mut reading.task.claimed {
@@ -244,10 +244,7 @@ impl Cluster {
         let old = known.and_then(|id| self.pod(id)).filter(|old| old.is_in());
         // A class whose cards are all away may have other devices: the pod has not got these for it.
         let had_cards = || old.is_some_and(|old| old.task.claims_cards());
-        let is_given = task
-            .claimed
-            .as_ref()
-            .is_some_and(|claimed| claimed.given_beyond.is_some());
+        let is_given = task.claimed.as_ref().is_some_and(|claimed| claimed.given.is_some());
         let requests_by_class = task.by_class().next().is_some();
         let has_lost_cards = requests_by_class && !is_given && !task.claims_cards() && had_cards();
         let is_said = !cannot_be_said(task) && !has_lost_cards;

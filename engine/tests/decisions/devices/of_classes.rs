@@ -250,7 +250,8 @@ fn what_the_scheduler_claims_beyond_the_request_is_charged_and_evicts_where_ther
                 &exactly(1, None),
                 &allocated("n1", &["gpu-0", "gpu-1", "gpu-2"]),
             );
-            world.pod(&given(let_in, "p1-made", resource, "n1"));
+            let has_more = given(let_in, "p1-made", resource, "n1");
+            world.pod(&has_more);
             assert_eq!(charged(&world), [3, 0], "{resource}");
             let evicted = world.decide().into_iter().filter_map(|action| match action {
                 Action::SendBack { reason, message, .. } => Some((reason.as_str(), message)),
@@ -267,6 +268,47 @@ fn what_the_scheduler_claims_beyond_the_request_is_charged_and_evicts_where_ther
             );
             world.pod(&waits("p2"));
             assert_eq!(world.refusal_of("p2"), "InsufficientScalarQuota");
+            // What there was quota for is the pod's, whatever becomes of the quota.
+            if !is_evicted {
+                world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+                world.pod(&has_more.label("another", "label"));
+                world.wait(60);
+                assert_eq!(world.decide(), [], "{resource}");
+            }
         }
+    }
+}
+
+/// It would be sent back as well, and is told what would help.
+#[test]
+fn whose_predecessor_was_given_too_much_is_told_so() {
+    let mut world = of_all();
+    world.queue(&queue("team-a").quota(r#"{"A": 3}"#));
+    let waits = |name: &str| pod(name).controlled_by("ReplicaSet", "web").asks("A", 2);
+    world.pod(&waits("p1"));
+    assert_eq!(world.admit(), [admitted("p1", "A")]);
+    let let_in = bare_pod("p1").queue("team-a").controlled_by("ReplicaSet", "web");
+    let let_in = let_in.asks("A", 2).assigned("A");
+    world.pod(&let_in);
+    let four = allocated("n1", &["gpu-0", "gpu-1", "gpu-2", "gpu-3"]);
+    world.claim("p1-made", &exactly(1, None), &four);
+    world.pod(&given(let_in, "p1-made", GPU, "n1"));
+    let actions = world.decide();
+    let [Action::SendBack { message, .. }] = actions.as_slice() else {
+        panic!("{actions:?}")
+    };
+    assert!(
+        message.starts_with("let in for 2 A, and the scheduler claimed 4 A for it"),
+        "{message}"
+    );
+    world.remove_pod("p1");
+    world.remove_claim("p1-made");
+    world.pod(&waits("p2"));
+    let notice = engine::explain::stands_aside(&mut world.cluster, "p2").unwrap();
+    for part in [
+        "the scheduler claimed more for earlier pods",
+        "request cards in no init container",
+    ] {
+        assert!(notice.message.contains(part), "{}", notice.message);
     }
 }

@@ -68,6 +68,58 @@ fn who_makes_its_claim_anew_and_larger_is_evicted() {
     assert_eq!(sent_back(&mut world), []);
 }
 
+/// One pod after the other would have what there is, and all of them in the end.
+#[test]
+fn who_gives_back_what_was_accepted_and_has_it_again_is_judged_anew() {
+    let mut world = world();
+    let_in_for(&mut world, "p1", &exactly(2, Some("A")));
+    let remake = |world: &mut World, count: i64| {
+        world.remove_claim("p1");
+        world.claim("p1", &exactly(count, Some("A")), &json!({}));
+        sent_back(world).len()
+    };
+    assert_eq!(remake(&mut world, 3), 0);
+    assert_eq!(remake(&mut world, 2), 0);
+    let_in_for(&mut world, "p2", &exactly(1, Some("A")));
+    assert_eq!(remake(&mut world, 3), 1);
+}
+
+/// Also where it leaves the scheduler a choice meanwhile, and is charged for the smaller one.
+#[test]
+fn who_gives_back_what_was_accepted_by_a_choice_is_judged_anew() {
+    let mut world = world();
+    let_in_for(&mut world, "p1", &exactly(2, Some("A")));
+    let remake = |world: &mut World, requests: &Value| {
+        world.remove_claim("p1");
+        world.claim("p1", requests, &json!({}));
+        sent_back(world).len()
+    };
+    assert_eq!(remake(&mut world, &exactly(3, Some("A"))), 0);
+    let form = |name: &str, count: i64| {
+        let mut form = request(NVIDIA, count, Some("A"));
+        form["name"] = json!(name);
+        form
+    };
+    let either = json!([{"name": "r", "firstAvailable": [form("large", 3), form("small", 2)]}]);
+    assert_eq!(remake(&mut world, &either), 0);
+    assert_eq!(world.allocated("team-a", "A"), 2);
+    let_in_for(&mut world, "p2", &exactly(1, Some("A")));
+    assert_eq!(remake(&mut world, &exactly(3, Some("A"))), 1);
+}
+
+/// Nothing is charged for it before the scheduler has claimed it, so that nothing of it can have been accepted.
+#[test]
+fn as_many_of_another_card_are_judged_when_they_are_given() {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A": 3, "B": 0}"#));
+    let_in_for(&mut world, "p1", &exactly(1, Some("A")));
+    world.remove_claim("p1");
+    world.claim("p1", &exactly(1, Some("B")), &json!({}));
+    assert_eq!(sent_back(&mut world), []);
+    world.claim("p1", &exactly(1, Some("B")), &allocated("n2", &["gpu-0"]));
+    assert_eq!(sent_back(&mut world).len(), 1);
+}
+
 /// Whatever else has changed at the same time of the queues above it.
 #[test]
 fn who_makes_its_claim_larger_than_a_queue_above_has_is_evicted() {
