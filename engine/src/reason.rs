@@ -58,7 +58,7 @@ worded! {
         PodGroupIncomplete = "PodGroupIncomplete",
         /// The queue has kept what the group or Job asks for, and its pods did not take over in time.
         InqueueTimeout = "InqueueTimeout",
-        /// Earlier pods of its controller could not be placed: it stands aside for a while.
+        /// Earlier pods of its controller could not be placed, or were given more than they request: it stands aside for a while.
         ReservationTimeout = "ReservationTimeout",
         /// The API server refuses the write that would let it in.
         RefusedByApiServer = "RefusedByAPIServer",

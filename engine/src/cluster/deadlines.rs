@@ -25,9 +25,20 @@ const REFUSED_EVICTION: Duration = Duration::from_secs(30);
 /// After this time it says nothing about today that pods came back once.
 pub(super) const RETURN_MEMORY: SignedDuration = SignedDuration::from_hours(2);
 
-/// How often the pods of a controller came back unplaced.
+/// Why a pod is sent back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The scheduler did not place it in time.
+    Unplaced,
+    /// The scheduler claimed more for it than it requests.
+    GivenBeyond,
+}
+
+/// How often the pods of a controller came back.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Return {
+    /// Why the last of them did.
+    pub cause: Cause,
     /// How often in a row. Each time the pods stand aside for longer.
     pub times: u32,
     /// Until when they stand aside.
@@ -235,15 +246,16 @@ impl Cluster {
         }
     }
 
-    /// Notes that a controller's pod is sent back unplaced. The pods that come after it stand aside, longer every time.
+    /// Notes that a controller's pod is sent back. The pods that come after it stand aside, longer every time.
     /// Pods that were let in after the same number of returns belong to one wave, and count once. Pods that wait for one
     /// another's quota do not belong to one wave, though they came together: each counts as a further return.
-    pub(crate) fn note_return(&mut self, controller: &Controller, returns: u32, now: Timestamp) {
+    pub(crate) fn note_return(&mut self, controller: &Controller, returns: u32, cause: Cause, now: Timestamp) {
         let earlier = self.return_of(Some(controller), now);
         let times = returns
             .saturating_add(1)
             .max(earlier.map_or(0, |earlier| earlier.times));
         let returned = Return {
+            cause,
             times,
             until: aside(times, now),
             // Further ones of the same wave say nothing new.
@@ -265,8 +277,8 @@ impl Cluster {
         }
     }
 
-    /// Whether the scheduler did not place a pod of this pod's controller in time, and this is not forgotten yet, and no
-    /// pod that was let in since has been placed.
+    /// Whether a pod of this pod's controller was sent back, and this is not forgotten yet, and no pod that was let in since
+    /// has been placed.
     pub(crate) fn has_come_back(&self, pod: &Pod, now: Timestamp) -> bool {
         let returned = self.return_of(pod.controller.as_ref(), now);
         returned.is_some_and(|returned| !returned.placed_since)
@@ -281,6 +293,12 @@ impl Cluster {
             deadlines.next_forgotten = returns.filter_map(|returned| returned.forgotten()).min();
         }
         deadlines.next_forgotten
+    }
+
+    /// Returns why the last pod of this pod's controller was sent back, where one was.
+    pub(crate) fn cause_of_return(&self, pod: &Pod) -> Option<Cause> {
+        let returned = self.deadlines.returns.get(pod.controller.as_ref()?);
+        returned.map(|returned| returned.cause)
     }
 
     /// Returns how the pods of a controller have fared.
@@ -319,6 +337,7 @@ mod tests {
         for second in 0..100_000 {
             let controller = Controller::new("team", "ReplicaSet", &second.to_string());
             let returned = Return {
+                cause: Cause::Unplaced,
                 times: 1,
                 until: at(second),
                 placed_since: false,

@@ -16,7 +16,7 @@ mod claimed_cards;
 pub(crate) mod claiming;
 pub mod constraints;
 mod controller;
-mod deadlines;
+pub(crate) mod deadlines;
 pub mod device_cards;
 pub(crate) mod device_room;
 mod devices;

@@ -24,10 +24,11 @@ pub(crate) mod verdict;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crds::configuration::format_duration;
+use crds::configuration::{AdmitOn, format_duration};
 use jiff::Timestamp;
 
 use crate::alternative::Alternative;
+use crate::cluster::deadlines::Cause;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::Said;
 use crate::cluster::{Cluster, Due};
@@ -314,7 +315,7 @@ fn overdrawing(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
     for given in overdrawing.iter().filter(|overdrawing| overdrawing.by_scheduler) {
         let pod = cluster.pod(given.pod);
         if let Some((controller, returns)) = pod.and_then(|pod| Some((pod.controller.clone()?, pod.returns))) {
-            cluster.note_return(&controller, returns, now);
+            cluster.note_return(&controller, returns, Cause::GivenBeyond, now);
         }
     }
     let sent_back = overdrawing.into_iter().filter_map(|overdrawing| {
@@ -349,7 +350,7 @@ fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Opti
     let pod = cluster.pod(id)?;
     let (pod_ref, controller, returns) = (pod.to_ref(), pod.controller.clone(), pod.returns);
     let lost = cluster.lost_node(pod);
-    let waits_longer = controller.is_none() || lost.is_some();
+    let is_lost = lost.is_some();
     let waited = match lost {
         Some(node) => format!("node {}, which alone the pod was let in for, was removed", node.name),
         None => format!(
@@ -358,10 +359,16 @@ fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Opti
         ),
     };
     // The pod is looked at again after either outcome: an eviction can be refused.
-    cluster.renew_reservation(id, waits_longer, now);
+    cluster.renew_reservation(id, controller.is_none() || is_lost, now);
     Some(if let Some(controller) = controller {
-        cluster.note_return(&controller, returns, now);
-        let message = format!("{waited}: {SENT_BACK}, and its successor waits behind the others of its priority");
+        // That a node was removed says nothing about what the scheduler makes of the successor. But where no node is asked for that, it
+        // could be let in for the same one, and be sent back at once, again and again.
+        let message = if is_lost && cluster.configuration().cardgate.admit_on == AdmitOn::Fit {
+            format!("{waited}: {SENT_BACK}")
+        } else {
+            cluster.note_return(&controller, returns, Cause::Unplaced, now);
+            format!("{waited}: {SENT_BACK}, and its successor waits behind the others of its priority")
+        };
         let reason = Happening::ReservationTimeout;
         Action::SendBack {
             pod: pod_ref,

@@ -8,6 +8,7 @@ use super::turns::{Untold, untold_pods};
 use super::workload::shapes_of;
 use super::{Subject, explain, has_been_patient, pod, refusal_of_write};
 use crate::cluster::Cluster;
+use crate::cluster::deadlines::Cause;
 use crate::cluster::pod::Waits;
 use crate::cluster::waiting::Shape;
 use crate::decide::census;
@@ -157,13 +158,22 @@ pub(super) fn notice(cluster: &Cluster, id: PodId) -> Option<Notice> {
     })
 }
 
-/// Returns what to tell a pod that stands aside from the beginning, because the scheduler could not place earlier pods like it.
+/// Returns what to tell a pod that stands aside from the beginning, because earlier pods like it were sent back.
 pub fn stands_aside(cluster: &mut Cluster, uid: &str) -> Option<Notice> {
-    tell_aside(cluster, uid, Reason::ReservationTimeout, |waits| {
+    tell_aside(cluster, uid, Reason::ReservationTimeout, |waits, cause| {
         let until = waits.aside_until.filter(|_| waits.write_refusals == 0)?;
+        let (what, remedy) = match cause {
+            Some(Cause::GivenBeyond) => (
+                "the scheduler claimed more for earlier pods of the same controller than they request, which their queue has no quota for",
+                "request cards in no init container, or have the quota raised",
+            ),
+            Some(Cause::Unplaced) | None => (
+                "the scheduler did not place earlier pods of the same controller in time",
+                "make room on a node that it may run on, or have it ask for less",
+            ),
+        };
         Some(format!(
-            "the scheduler did not place earlier pods of the same controller in time, so this one lets others go first until {until}, and \
-             those after it longer each time: make room on a node that it may run on, or have it ask for less"
+            "{what}, so this one lets others go first until {until}, and those after it longer each time: {remedy}"
         ))
     })
 }
@@ -172,17 +182,17 @@ pub fn stands_aside(cluster: &mut Cluster, uid: &str) -> Option<Notice> {
 /// nothing else.
 pub fn refused_write(cluster: &mut Cluster, uid: &str, message: &str) -> Option<Notice> {
     let reason = Reason::RefusedByApiServer;
-    tell_aside(cluster, uid, reason, |waits| {
+    tell_aside(cluster, uid, reason, |waits, _| {
         (waits.write_refusals > 0).then(|| reason.message(&refusal_of_write("the pod", message, waits.aside_until)))
     })
 }
 
-/// Tells a pod that stands aside why, where there is a message for it.
+/// Tells a pod that stands aside why, where there is a message for it. That may depend on why earlier pods like it were sent back last.
 fn tell_aside(
     cluster: &mut Cluster,
     uid: &str,
     reason: Reason,
-    message: impl FnOnce(&Waits) -> Option<String>,
+    message: impl FnOnce(&Waits, Option<Cause>) -> Option<String>,
 ) -> Option<Notice> {
     let id = cluster.pod_with_uid(uid)?;
     let known = cluster.pod(id)?;
@@ -193,7 +203,7 @@ fn tell_aside(
         card: pod::alternatives(cluster, &waits.shape),
         told_before: known.told.is_some(),
         reason,
-        message: message(waits)?,
+        message: message(waits, cluster.cause_of_return(known))?,
         outlook: reason.outlook(|| true),
     };
     cluster.tell(id, reason);

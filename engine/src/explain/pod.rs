@@ -84,7 +84,9 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
         ),
         Reason::RefusedByApiServer => "the API server refuses to let the pod in".to_owned(),
         Reason::ReservationTimeout => {
-            "the pod lets others go first for a while: the scheduler could not place earlier ones of its controller".to_owned()
+            "the pod lets others go first for a while: the scheduler could not place earlier ones of its controller, or claimed more for \
+             them than they request"
+                .to_owned()
         }
         // A pod may wait for what another pod of its gang lacks, while its own queue is not for its namespace. What that queue has is then
         // not told to the pod.

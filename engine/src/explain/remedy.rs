@@ -166,7 +166,10 @@ impl Reason {
                  spec.minAvailable and spec.tasks[].minAvailable"
             }
             Self::InqueueTimeout => "make the pods sooner after the group or Job, or ask for less",
-            Self::ReservationTimeout => "make room on a node that it may run on, or have it ask for less",
+            Self::ReservationTimeout => {
+                "make room on a node that it may run on, or have it ask for less; request cards in no init container, where the \
+                 scheduler claims those beside the others"
+            }
             Self::RefusedByApiServer => {
                 "have whoever refuses the write (a policy, a webhook, a rule of the API server) let it pass, or create it anew without \
                  what is refused"

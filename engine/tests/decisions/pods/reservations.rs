@@ -107,6 +107,11 @@ fn who_was_let_in_for_one_node_alone_is_sent_back_when_that_is_gone() {
         let gone = "node n1, which alone the pod was let in for, was removed: ";
         assert!(said.starts_with(gone), "{said}");
     }
+    // That says nothing about its successor.
+    world.cluster.take_changes();
+    world.pod(&owned("p").set(["metadata", "uid"], "successor").pinned_to("n1"));
+    assert_eq!(world.cluster.take_changes().aside, [] as [std::sync::Arc<str>; 0]);
+    world.remove_pod("successor");
     // Once; and tried again, as for a pod that is left alone.
     assert_eq!(world.decide(), []);
     world.wait(600);
