@@ -462,11 +462,11 @@ impl Cluster {
         self.top.away.get(dimension)
     }
 
-    /// Whether a queue, or any queue above it, has more in use than it may, whatever others are getting back at the moment.
+    /// Whether a queue, or any queue above it, has more in use than it may.
     pub(crate) fn is_overdrawn(&self, id: QueueId, dimension: Dimension) -> bool {
         let mut levels = self
             .ancestry(id)
-            .map(|id| self.queue(id).level(dimension, self.lasting_limit(id, dimension)));
+            .map(|id| self.queue(id).level(dimension, self.limit(id, dimension).0));
         levels.any(|level| level.limit.is_some_and(|limit| level.allocated > limit))
     }
 

@@ -213,6 +213,10 @@ impl Cluster {
             let queue = self.pod(*id).and_then(|pod| pod.queue);
             let is_overdrawn = |queue| excess.of.iter().any(|dimension| self.is_overdrawn(queue, *dimension));
             if !queue.is_some_and(is_overdrawn) {
+                // While its queue is away, or can't be read, nothing says that there is quota for it.
+                if queue.is_some_and(|queue| !self.queue(queue).is_nameless() && self.queue(queue).quota().is_none()) {
+                    return true;
+                }
                 let charged = self.pod(*id).and_then(charged);
                 accepted.extend(charged.map(|set| (*id, set.clone())));
                 return false;

@@ -107,6 +107,19 @@ fn who_gives_back_what_was_accepted_by_a_choice_is_judged_anew() {
     assert_eq!(remake(&mut world, &exactly(3, Some("A"))), 1);
 }
 
+/// Somebody makes its queue anew, or mistypes its quota for a moment.
+#[test]
+fn nothing_is_accepted_while_the_queue_is_away() {
+    let mut world = world();
+    let_in_for(&mut world, "p1", &exactly(2, Some("A")));
+    world.remove_queue("team-a");
+    world.remove_claim("p1");
+    world.claim("p1", &exactly(4, Some("A")), &json!({}));
+    assert_eq!(sent_back(&mut world), []);
+    world.queue(&queue("team-a").quota(r#"{"A": 3, "B": 1}"#));
+    assert_eq!(sent_back(&mut world).len(), 1);
+}
+
 /// Nothing is charged for it before the scheduler has claimed it, so that nothing of it can have been accepted.
 #[test]
 fn as_many_of_another_card_are_judged_when_they_are_given() {
