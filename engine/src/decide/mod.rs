@@ -351,6 +351,9 @@ fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Opti
     let (pod_ref, controller, returns) = (pod.to_ref(), pod.controller.clone(), pod.returns);
     let lost = cluster.lost_node(pod);
     let is_lost = lost.is_some();
+    // No node is asked for an autoscaler, nor for pods that only `CrossQuota` held and that ask for devices.
+    let is_left_alone = || pod.task.asks_for_devices() && pod.queue.is_none_or(|id| cluster.queue(id).is_nameless());
+    let asks_nodes = cluster.configuration().cardgate.admit_on == AdmitOn::Fit && !is_left_alone();
     let waited = match lost {
         Some(node) => format!("node {}, which alone the pod was let in for, was removed", node.name),
         None => format!(
@@ -363,7 +366,7 @@ fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Opti
     Some(if let Some(controller) = controller {
         // That a node was removed says nothing about what the scheduler makes of the successor. But where no node is asked for that, it
         // could be let in for the same one, and be sent back at once, again and again.
-        let message = if is_lost && cluster.configuration().cardgate.admit_on == AdmitOn::Fit {
+        let message = if is_lost && asks_nodes {
             format!("{waited}: {SENT_BACK}")
         } else {
             cluster.note_return(&controller, returns, Cause::Unplaced, now);
