@@ -38,14 +38,16 @@ impl Turns {
         }
     }
 
-    /// Takes from a namespace's turn what it costs to read one of its pods anew. Returns whether the turn was not over
-    /// before.
-    pub(super) fn pay_for_pod(&mut self, namespace: &str, cost: usize) -> bool {
+    /// Whether a namespace's turn is over for this round.
+    pub(super) fn is_over(&self, namespace: &str) -> bool {
+        self.left.get(namespace).is_some_and(Steps::are_spent)
+    }
+
+    /// Takes from a namespace's turn what it costs to read one of its pods anew.
+    pub(super) fn pay_for_pod(&mut self, namespace: &str, cost: usize) {
         let steps = self.take(namespace);
-        let is_over = steps.are_spent();
         steps.spend(cost);
         self.give_back(namespace, steps, None);
-        !is_over
     }
 
     /// Puts off reading a pod to the next round.
@@ -55,7 +57,7 @@ impl Turns {
 
     /// Returns the next pod of a namespace that is to go on, while the namespace's turn is not over.
     pub(super) fn next_of(&mut self, namespace: &str) -> Option<Arc<str>> {
-        if self.left.get(namespace).is_some_and(Steps::are_spent) {
+        if self.is_over(namespace) {
             return None;
         }
         let next = self.later.get(namespace)?.first().cloned()?;

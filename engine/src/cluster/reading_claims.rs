@@ -56,11 +56,12 @@ impl Cluster {
             let namespace = Arc::clone(&pod.namespace);
             // Nothing comes of what the claims of such pods say before it is their turn.
             let may_wait = matches!(pod.stage, Stage::Blocked | Stage::Waiting);
-            let cost = self.cost_of_reading(&uid);
-            if self.claimed.turns.pay_for_pod(&namespace, cost) || !may_wait {
-                self.read_one_again(&uid, now);
-            } else {
+            if may_wait && self.claimed.turns.is_over(&namespace) {
                 self.claimed.turns.put_off(&namespace, uid);
+            } else {
+                let cost = self.cost_of_reading(&uid);
+                self.claimed.turns.pay_for_pod(&namespace, cost);
+                self.read_one_again(&uid, now);
             }
         }
     }
