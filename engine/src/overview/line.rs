@@ -129,15 +129,22 @@ fn speaker(cluster: &Cluster, first: PodId, parts: Option<&Parts>) -> Subject {
 }
 
 /// Returns how many entries are gone through to show the usage of a queue: the workloads in its line, and the pods that stand aside; and
-/// for a queue that has parts, all queues and the workloads in their lines.
+/// for a queue that has parts, all queues and the workloads in the lines of those below.
 pub fn entries_of_usage(cluster: &Cluster, id: QueueId) -> usize {
     let queue = cluster.queue(id);
-    let in_lines: usize = if cluster.is_inner(id) {
-        cluster.queues().map(|(_, queue)| 1 + queue.in_line().len()).sum()
+    let others: usize = if cluster.is_inner(id) {
+        let in_lines = lines_below(cluster, id).map(|(_, below)| below.in_line().len());
+        cluster.queues().count() + in_lines.sum::<usize>()
     } else {
         queue.in_line().len()
     };
-    in_lines + queue.waiting.aside().count()
+    others + queue.waiting.aside().count()
+}
+
+/// Returns the queues at and below a queue in which workloads are in line.
+fn lines_below(cluster: &Cluster, id: QueueId) -> impl Iterator<Item = (QueueId, &Queue)> {
+    let with_lines = cluster.queues().filter(|(_, queue)| !queue.in_line().is_empty());
+    with_lines.filter(move |(queue, _)| *queue == id || cluster.ancestry(*queue).any(|above| above == id))
 }
 
 /// Returns what the workloads ask for that a queue, and the queues below it, are to let in as a whole.
@@ -149,9 +156,7 @@ pub(super) fn asked_as_wholes<'a>(
     if !cluster.is_inner(id) {
         return Cow::Borrowed(own);
     }
-    let is_below = |queue: &QueueId| *queue == id || cluster.ancestry(*queue).any(|above| above == id);
-    let all = cluster.queues().filter(|(_, queue)| !queue.in_line().is_empty());
-    Cow::Owned(asked_in(cluster, all.map(|(queue, _)| queue).filter(is_below)))
+    Cow::Owned(asked_in(cluster, lines_below(cluster, id).map(|(queue, _)| queue)))
 }
 
 /// Returns what the workloads ask for that these queues are to let in as a whole.
