@@ -7,7 +7,7 @@ use crate::amounts::{Amounts, Dimension, Totals};
 use crate::names::CardId;
 
 /// The alternatives of a request, in any order: one of these cards for each card asked for.
-pub type CardSet = Box<[CardId]>;
+pub type CardChoice = Box<[CardId]>;
 
 /// What a workload asks for as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -15,13 +15,13 @@ pub struct Demand {
     /// The resources of `minResources` that a queue limits.
     pub resources: Amounts,
     /// Cards, by sets of alternatives. Each set is sorted and appears once.
-    pub cards: Box<[(CardSet, i64)]>,
+    pub cards: Box<[(CardChoice, i64)]>,
 }
 
 impl Demand {
     /// Returns the sum of what is listed.
-    pub fn new(resources: Amounts, cards: impl IntoIterator<Item = (CardSet, i64)>) -> Self {
-        let mut sums = BTreeMap::<CardSet, i64>::new();
+    pub fn new(resources: Amounts, cards: impl IntoIterator<Item = (CardChoice, i64)>) -> Self {
+        let mut sums = BTreeMap::<CardChoice, i64>::new();
         for (mut set, count) in cards {
             set.sort_unstable();
             let sum = sums.entry(set).or_default();
@@ -56,7 +56,7 @@ impl Demand {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inqueue {
     resources: Totals,
-    cards: BTreeMap<CardSet, i128>,
+    cards: BTreeMap<CardChoice, i128>,
 }
 
 impl Inqueue {

@@ -8,7 +8,7 @@ use crds::configuration::{CapacityCard, QueuePlugin};
 
 use crate::alternative::Alternative;
 use crate::amounts::{Amounts, Dimension};
-use crate::inqueue::{CardSet, Demand};
+use crate::inqueue::{CardChoice, Demand};
 use crate::names::{CardId, Names, ResourceId};
 use crate::task::Task;
 
@@ -154,7 +154,7 @@ fn least_of(
     task: &Task,
     alternatives: &[&Alternative],
     resource_of: impl Fn(CardId) -> Option<ResourceId>,
-) -> (CardSet, i64) {
+) -> (CardChoice, i64) {
     let cards: BTreeSet<_> = alternatives
         .iter()
         .flat_map(|alternative| alternative.cards())

@@ -31,7 +31,8 @@ pub struct Claimed {
     pub named: Arc<[CardId]>,
     /// What the pod requests besides the claims.
     pub others: Arc<Amounts>,
-    /// What it requests by resources that are on no node, since classes hand the devices out. Queues may limit these too.
+    /// What it requests by extended resources that device classes hand out (`extendedResourceName`) and that no node has itself. Queues may
+    /// limit these too.
     pub by_class: Arc<Amounts>,
     /// What the scheduler claimed for what it requests by resources; none where nothing was given for them.
     pub given: Option<Given>,
@@ -49,7 +50,7 @@ pub struct Claimed {
     /// Why the pod can't be charged for the claims, or not yet.
     pub refusal: Option<Reason>,
     /// Which claim that is about, and what of it, in words for the user; for a shared claim, the claim's name.
-    pub refused: Option<Box<str>>,
+    pub refusal_detail: Option<Box<str>>,
     /// What the pod asks of the devices of its node; none where it asks for none.
     pub demand: Option<Arc<DeviceDemand>>,
 }

@@ -145,7 +145,7 @@ impl Cluster {
     /// requests by resources that are on no node.
     pub(super) fn put_asked(&mut self, reading: &mut Reading, others: Amounts, by_class: Amounts, asked: Asked) {
         let task = &mut reading.task;
-        let (refusal, refused) = match asked.obstacle {
+        let (refusal, refusal_detail) = match asked.obstacle {
             None => (None, None),
             Some(Obstacle::Missing(why)) => (Some(Reason::ResourceClaimNotFound), Some(why.into())),
             Some(Obstacle::NoDevice(why)) => (Some(Reason::NoDeviceSelected), Some(why.into())),
@@ -190,7 +190,7 @@ impl Cluster {
             demand: None,
             shared: refusal == Some(Reason::ResourceClaimShared),
             refusal,
-            refused,
+            refusal_detail,
         }));
     }
 

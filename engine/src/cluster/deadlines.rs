@@ -106,7 +106,7 @@ impl Deadlines {
 }
 
 /// Returns until when pods stand aside that came back for the nth time.
-pub(super) fn aside(times: u32, now: Timestamp) -> Timestamp {
+pub(super) fn after_returns(times: u32, now: Timestamp) -> Timestamp {
     doubled(FIRST_RETURN, times, now)
 }
 
@@ -126,16 +126,9 @@ fn doubled(first: Duration, times: u32, now: Timestamp) -> Timestamp {
     now.checked_add(aside).unwrap_or(now)
 }
 
-/// What has become due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Due {
-    /// The scheduler could not place an admitted pod in time.
-    Reservation(PodId),
-}
-
 impl Cluster {
-    /// Takes note of what time has brought, and returns what somebody must act on.
-    pub fn advance(&mut self, now: Timestamp) -> Vec<Due> {
+    /// Takes note of what time has brought, and returns the admitted pods that the scheduler has not placed in time.
+    pub fn advance(&mut self, now: Timestamp) -> Vec<PodId> {
         self.tell_time(now);
         self.move_jobs_of_groups(now);
         self.advance_workloads(now);
@@ -157,7 +150,7 @@ impl Cluster {
                     }
                 }),
                 Stage::Unbound { .. } if pod.deleted.is_none() && !self.is_let_in_by_nobody(pod) => {
-                    due.push(Due::Reservation(id));
+                    due.push(id);
                 }
                 Stage::Blocked | Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => {
                     let charge = self.charge_for(pod, now);
@@ -257,7 +250,7 @@ impl Cluster {
         let returned = Return {
             cause,
             times,
-            until: aside(times, now),
+            until: after_returns(times, now),
             // Further ones of the same wave say nothing new.
             placed_since: earlier.is_some_and(|earlier| earlier.times >= times && earlier.placed_since),
         };

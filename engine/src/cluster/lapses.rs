@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
-use super::deadlines::{RETURN_MEMORY, aside};
+use super::deadlines::{RETURN_MEMORY, after_returns};
 use super::set_back::SetBack;
 use super::workload::{Enqueued, Step};
 use crate::ids::WorkloadId;
@@ -135,7 +135,7 @@ impl Cluster {
         let earlier = self.lapse_of(id);
         let times = enqueued.lapses.saturating_add(1);
         let times = times.max(earlier.map_or(0, |earlier| earlier.times));
-        let until = aside(times, now);
+        let until = after_returns(times, now);
         let lapse = Lapse {
             times,
             until: earlier.map_or(until, |earlier| earlier.until.max(until)),

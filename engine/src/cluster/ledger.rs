@@ -369,7 +369,7 @@ impl Cluster {
         changed
     }
 
-    /// Does the same, and also updates what follows from it in time.
+    /// Changes a pod as [`Self::recount`] does, renews its deadline, and forgets a node of which nothing else is known.
     pub(super) fn update_pod(&mut self, id: PodId, change: impl FnOnce(&mut Pod)) {
         let room = self.pod(id).and_then(|pod| pod.room);
         self.recount(id, change);

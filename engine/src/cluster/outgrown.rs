@@ -9,7 +9,7 @@ use crds::dra::ResourceClaim;
 use jiff::Timestamp;
 
 use super::Cluster;
-use super::deadlines::aside;
+use super::deadlines::after_returns;
 use super::pod::Pod;
 use super::set_back::SetBack;
 use crate::alternative::{Alternative, CardSet};
@@ -20,7 +20,8 @@ use crate::ids::PodId;
 #[derive(Debug, Default)]
 pub(super) struct Outgrown {
     pods: BTreeMap<PodId, Excess>,
-    /// What pods are charged for that their queues had quota for when that was found: as if they had been let in for it.
+    /// What pods have that is more than they were let in for, where their queues had quota for it when that was found. From then on it counts
+    /// as if they had been let in for it.
     accepted: BTreeMap<PodId, CardSet>,
 }
 
@@ -81,8 +82,8 @@ impl Cluster {
 
     /// Handles a pod that was let in and has been read. Where it pays for claims that have changed since, or has come to
     /// pay for a claim while it was not known what that asks for, it may now be charged for less than it was let in for.
-    /// Others may have what is given back so. No pod that names these claims is to be given it again unasked.
-    fn note_remade(&mut self, id: PodId, is_said: bool) {
+    /// What it gives back is free for others, and no pod that names these claims gets it back without being judged.
+    fn note_remade(&mut self, id: PodId, claims_are_known: bool) {
         let Some(pod) = self.pod(id).filter(|pod| pod.is_in()) else {
             return;
         };
@@ -93,7 +94,7 @@ impl Cluster {
         let devices = &self.claimed.devices;
         let (mut remade, mut paid) = (Vec::new(), BTreeSet::new());
         for (key, is_shared) in claiming.paid_by(&uid, devices) {
-            if is_said {
+            if claims_are_known {
                 let claim = devices.claim(&key);
                 let remade_as = claim.filter(|claim| !claiming.was_let_in_by(&key.1, claim));
                 remade.extend(remade_as.map(|claim| (key.clone(), Some(Arc::clone(claim)))));
@@ -102,7 +103,7 @@ impl Cluster {
                 remade.push((key, None));
             }
         }
-        if is_said && let Some(claiming) = self.claimed.pods.get_mut(&uid) {
+        if claims_are_known && let Some(claiming) = self.claimed.pods.get_mut(&uid) {
             claiming.paid = paid;
         }
         for (key, claim) in remade {
@@ -159,30 +160,30 @@ impl Cluster {
     }
 
     /// Notes a pod whose claims come to more than it was let in for; what they are may not be known at the moment
-    /// (`is_said`). A pod that its owner deletes runs on with its claims for its own grace period, and is evicted as any
+    /// (`claims_are_known`). A pod that its owner deletes runs on with its claims for its own grace period, and is evicted as any
     /// other. A pod that is ending at once is not noted.
     pub(super) fn note_outgrown(
         &mut self,
         id: PodId,
         let_in: Option<CardSet>,
-        is_said: bool,
+        claims_are_known: bool,
         ends_at_once: bool,
         now: Timestamp,
     ) {
         let pod = self.pod(id).filter(|pod| pod.task.claimed.is_some() && !ends_at_once);
-        // Who gives back what was accepted has it judged anew when he comes to have it again.
+        // A pod that has given back some of what was accepted is judged anew when it comes to have that again.
         let has_all = |accepted: &CardSet| {
             let charged = pod.and_then(charged);
             charged.is_some_and(|set| accepted.beyond(Some(set)).next().is_none())
         };
         let accepted = self.claimed.outgrown.accepted.get(&id);
-        let is_given_back = is_said && accepted.is_some_and(|accepted| !has_all(accepted));
+        let is_given_back = claims_are_known && accepted.is_some_and(|accepted| !has_all(accepted));
         let accepted = accepted.filter(|_| !is_given_back).or(let_in.as_ref());
         let excess = pod.map(|pod| self.excess_of(pod, accepted)).unwrap_or_default();
         if is_given_back {
             self.claimed.outgrown.accepted.remove(&id);
         }
-        self.note_remade(id, is_said);
+        self.note_remade(id, claims_are_known);
         let outgrown = &mut self.claimed.outgrown.pods;
         if excess.is_empty() {
             outgrown.remove(&id);
@@ -202,7 +203,7 @@ impl Cluster {
     /// Returns the pods to be sent back now: those that have more than they were let in for, and more than their queues
     /// may have. A pod whose queue has quota for it is only charged for what it has, and has what it is charged for from
     /// then on as if it had been let in for it.
-    pub(crate) fn overdrawing(&mut self, now: Timestamp) -> Vec<Overdrawing> {
+    pub(crate) fn take_overdrawing(&mut self, now: Timestamp) -> Vec<Overdrawing> {
         let mut found = Vec::new();
         let mut accepted = Vec::new();
         let mut outgrown = std::mem::take(&mut self.claimed.outgrown.pods);
@@ -222,7 +223,7 @@ impl Cluster {
                 return false;
             }
             excess.times = excess.times.saturating_add(1);
-            excess.next = aside(excess.times, now);
+            excess.next = after_returns(excess.times, now);
             found.push(Overdrawing {
                 pod: *id,
                 let_in: excess.let_in.clone(),

@@ -231,7 +231,7 @@ impl Cluster {
         });
         if all_paid {
             let mut paid = Claimed::clone(claimed);
-            (paid.refusal, paid.refused) = (None, None);
+            (paid.refusal, paid.refusal_detail) = (None, None);
             task.claimed = Some(Arc::new(paid));
         }
     }

@@ -54,7 +54,7 @@ impl Cluster {
         self.note_named_by(epoch, known);
         let mut reading = reading::read(&mut pod, &namespace, &mut self.names);
         let named = self.read_claims(&mut reading, as_seen, &namespace, &uid);
-        let is_said = self.keep_claimed(&mut reading, known);
+        let claims_are_known = self.keep_claimed(&mut reading, known);
         self.meet_resources();
         reading.manage_own_gate();
         let charged_for_cards = self.asks_for_charged_cards(&reading, &namespace, known);
@@ -142,7 +142,7 @@ impl Cluster {
             self.note_taken_over(id);
         }
         self.note_held_elsewhere(id);
-        self.note_outgrown(id, let_in, is_said, ends_at_once(&pod.metadata), now);
+        self.note_outgrown(id, let_in, claims_are_known, ends_at_once(&pod.metadata), now);
         if self.pod(id).is_some_and(Pod::is_in) != was_in {
             self.see_sharers_again(id, &named);
         }

@@ -248,18 +248,18 @@ impl Cluster {
         let is_given = task.claimed.as_ref().is_some_and(|claimed| claimed.given.is_some());
         let requests_by_class = task.by_class().next().is_some();
         let has_lost_cards = requests_by_class && !is_given && !task.claims_cards() && had_cards();
-        let is_said = !cannot_be_said(task) && !has_lost_cards;
+        let claims_are_known = !claims_are_unknown(task) && !has_lost_cards;
         let is_lost = |claimed: &Arc<Claimed>| !claimed.is_for_cards();
-        if reading.gates != Gates::None || is_said || !task.claimed.as_ref().is_none_or(is_lost) {
-            return is_said;
+        if reading.gates != Gates::None || claims_are_known || !task.claimed.as_ref().is_none_or(is_lost) {
+            return claims_are_known;
         }
-        let Some(old) = old else { return is_said };
+        let Some(old) = old else { return claims_are_known };
         if old.task.claimed.as_ref().is_some_and(|claimed| !is_lost(claimed)) {
             task.request = Arc::clone(&old.task.request);
             task.claimed.clone_from(&old.task.claimed);
             task.unreadable.clone_from(&old.task.unreadable);
         }
-        is_said
+        claims_are_known
     }
 }
 
@@ -270,7 +270,7 @@ fn may_be_let_in(pod: &Pod) -> bool {
 }
 
 /// Whether it is not known at the moment what a task claims.
-fn cannot_be_said(task: &Task) -> bool {
+fn claims_are_unknown(task: &Task) -> bool {
     // Where no class provides any more what the task requests, it claims nothing at all.
     task.unreadable.is_some()
         || task.claimed.as_ref().is_none_or(|claimed| {

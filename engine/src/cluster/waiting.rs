@@ -54,7 +54,7 @@ impl Traits {
 pub struct Shape {
     traits: Traits,
     hash: u64,
-    /// The same without the group, the task in it, and whether pods are evicted for it.
+    /// A hash of the traits without the group, the task in it, and whether pods are evicted for it.
     hash_in_any_group: u64,
 }
 

@@ -10,7 +10,7 @@ use super::Round;
 use super::effort::Effort;
 use super::line::could_ever_fit;
 use super::trail_workload;
-use super::verdict::admits;
+use super::verdict::check_queue_takes;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::levels::{ALL_LEVELS, Supply};
@@ -48,7 +48,7 @@ pub(super) fn review(cluster: &mut Cluster, round: &mut Round, trail: &dyn Trail
         let Some(queue) = workload.terms.as_ref().map(|terms| terms.queue) else {
             continue;
         };
-        if let Err(reason) = admits(cluster, queue, &workload.namespace) {
+        if let Err(reason) = check_queue_takes(cluster, queue, &workload.namespace) {
             let refused = cluster.refusal(queue, Some(id), reason);
             cluster.dequeue(id);
             cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
@@ -262,7 +262,7 @@ fn check(
     effort: &Effort,
 ) -> Result<(), Refused> {
     let because = |reason| cluster.refusal(queue, Some(id), reason);
-    admits(cluster, queue, namespace).map_err(because)?;
+    check_queue_takes(cluster, queue, namespace).map_err(because)?;
     effort.spend(cost_of_sets(cluster, id, queue, demand));
     match lack(cluster, id, queue, demand) {
         None => Ok(()),

@@ -38,7 +38,7 @@ pub struct Admission {
     pub has_node_selector: bool,
     /// The node that the pod is pinned to, where what it is charged for is accounted for node by node.
     pub pin: Option<Pin>,
-    /// Where the pod may go to no GPU node: its own affinity, which that is added to.
+    /// Where the pod must not go to a GPU node: its own affinity, to which the patch adds that.
     pub off_gpu_nodes: Option<NodeAffinity>,
     /// Where the pod's claims select other cards as well: the nodes that it may not go to.
     pub avoid: Option<Avoid>,
@@ -70,7 +70,7 @@ impl Admission {
 pub struct Pin {
     /// Name of the node.
     pub node: Arc<str>,
-    /// The pod's own affinity, which the name is added to.
+    /// The pod's own affinity, to which the patch adds the name.
     pub affinity: NodeAffinity,
 }
 
@@ -79,7 +79,7 @@ pub struct Pin {
 pub struct Avoid {
     /// These nodes have one of these labels.
     pub labels: Vec<String>,
-    /// The pod's own affinity, which that is added to.
+    /// The pod's own affinity, to which the patch adds that.
     pub affinity: NodeAffinity,
 }
 

@@ -19,19 +19,17 @@ mod narrow;
 pub mod node_order;
 pub(crate) mod obstacles;
 mod reclaim;
+mod returns;
 pub(crate) mod verdict;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crds::configuration::{AdmitOn, format_duration};
 use jiff::Timestamp;
 
-use crate::alternative::Alternative;
-use crate::cluster::deadlines::Cause;
+use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::Said;
-use crate::cluster::{Cluster, Due};
 use crate::happening::Happening;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::{Cure, Reason};
@@ -114,8 +112,8 @@ impl Round {
     }
 }
 
-/// Decides what may be done now. Lets in at most `limit` pods, more only where a gang would be cut in two otherwise. Pods that
-/// are let in count as such from here on.
+/// Decides what may be done now. Lets nobody else in once the round has `limit` actions; but what time has brought, and the rest of gangs
+/// that are let in partly, comes first whatever the limit, and no gang is cut in two for it. Pods that are let in count as such from here on.
 pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
     decide_watched(cluster, now, limit, &())
 }
@@ -127,92 +125,30 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
         "pods have to be read anew before anything is decided"
     );
     let mut round = Round {
-        actions: sent_back(cluster, now),
+        actions: returns::advance(cluster, now),
         ..Round::default()
     };
     cluster.forget_unused_names_in_time();
     cluster.forget_kept_away();
-    let mut postponed = enqueue::review(cluster, &mut round, trail);
-    let mut aside = reclaim::Aside::begin(cluster, now);
-    let mut refusals = gang::Refusals::default();
-    // Gangs that are let in partly go first, before anything else gets what they need.
-    let (admissions, steps) = gang::complete(cluster, &mut refusals, &mut aside, trail);
-    round.actions.extend(admissions.into_iter().map(Action::Admit));
-    round.steps += steps;
-    let mut spending = Spending::default();
+    let postponed = enqueue::review(cluster, &mut round, trail);
+    let mut judging = Judging {
+        aside: reclaim::Aside::begin(cluster, now),
+        round,
+        postponed,
+        spending: Spending::default(),
+        refusals: gang::Refusals::default(),
+        trail,
+    };
+    judging.complete_gangs(cluster);
     let is_rest_checked = cluster.take_rest_check(now);
-    let mut contest = Contest::new(cluster, is_rest_checked);
-    while let Some((queue, turn)) = contest.next(cluster) {
-        if round.actions.len() >= limit {
-            round.more = true;
-            break;
-        }
-        let is_over = match turn {
-            Turn::Workload(id) => spending.is_over_for(&cluster.workload(id).namespace, &[Some(queue)].into()),
-            Turn::Pods(_) => spending.is_over(Some(queue)),
-        };
-        match turn {
-            _ if is_over => {
-                postponed = true;
-                contest.done();
-            }
-            Turn::Workload(id) => {
-                trail_workload(cluster, id, trail);
-                let effort = Effort::of_gang();
-                aside.open_for_group(cluster, id);
-                let enqueued = enqueue::enqueue(cluster, id, &effort);
-                aside.close(cluster, &effort);
-                if enqueued.is_ok() {
-                    round.actions.extend(resumption(cluster, id));
-                    round.more |= enqueue::pods_wait_elsewhere(cluster, id);
-                }
-                spending.add(&cluster.workload(id).namespace, &[Some(queue)].into(), &effort);
-                round.steps += effort.spent();
-                contest.done();
-            }
-            Turn::Pods(peers) => {
-                let peers = cluster.queue(queue).waiting.get(peers);
-                let Some((shape, first)) = peers.map(|peers| (Arc::clone(&peers.shape), peers.pods.first().copied()))
-                else {
-                    contest.done();
-                    continue;
-                };
-                let gang = gang::judged_as_one(cluster, &shape);
-                let payers = gang.map_or_else(
-                    || Some(Rc::new([Some(queue)].into())),
-                    |gang| refusals.turn(cluster, gang),
-                );
-                let payers = payers.as_deref();
-                let is_over = payers.is_some_and(|payers| spending.is_over_for(&shape.namespace, payers));
-                let is_later = is_over || refusals.is_to_be_read(cluster, gang, first.map(|place| place.pod));
-                postponed |= is_later;
-                let Some(payers) = payers.filter(|_| !is_later) else {
-                    contest.done();
-                    continue;
-                };
-                trail_pod(cluster, first.map(|place| place.pod), queue, trail);
-                aside.open_for(cluster, &shape, gang);
-                let (admissions, effort) = match gang {
-                    Some(gang) => gang::admit_together(cluster, gang, &mut refusals),
-                    None => admit(cluster, &shape),
-                };
-                aside.close(cluster, &effort);
-                spending.add(&shape.namespace, payers, &effort);
-                round.steps += effort.spent();
-                if admissions.is_empty() {
-                    contest.done();
-                } else if admissions
-                    .iter()
-                    .all(|admission| admission.queue == cluster.queue(queue).name)
-                {
-                    contest.admitted(cluster, queue);
-                } else {
-                    contest = Contest::new(cluster, is_rest_checked);
-                }
-                round.actions.extend(admissions.into_iter().map(Action::Admit));
-            }
-        }
-    }
+    judging.hold_contest(cluster, limit, is_rest_checked);
+    let Judging {
+        mut round,
+        aside,
+        refusals,
+        postponed,
+        ..
+    } = judging;
     aside.end(cluster);
     cluster.note_let_in(round.let_in());
     cluster.measure_groups();
@@ -225,17 +161,124 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     round
 }
 
-/// Takes note of what time has brought. Returns what is to be done about admitted pods that were not placed in time, and about
-/// pods that have more than they were let in for.
-fn sent_back(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
-    let mut actions = Vec::new();
-    for due in cluster.advance(now) {
-        let Due::Reservation(pod) = due;
-        actions.extend(reservation_ran_out(cluster, pod, now));
+/// A round while pods and workloads are judged in their turn.
+struct Judging<'t> {
+    /// What was decided so far.
+    round: Round,
+    /// What the judgements have cost, by namespace and queue.
+    spending: Spending,
+    /// What is set aside for pods that others were evicted for.
+    aside: reclaim::Aside,
+    /// What gangs were refused for in this round.
+    refusals: gang::Refusals,
+    /// Whether somebody was put off to the next round.
+    postponed: bool,
+    /// Told what is being judged.
+    trail: &'t dyn Trail,
+}
+
+/// How a contest goes on after a turn.
+enum After {
+    /// Who had its turn is done.
+    Done,
+    /// Pods of this queue alone were let in, and others of its line may follow.
+    Admitted(QueueId),
+    /// Pods of other queues were let in too: the queues are ranked anew.
+    AdmittedElsewhere,
+}
+
+impl Judging<'_> {
+    /// Lets in what is missing of gangs that are let in partly, before anybody else gets what they need.
+    fn complete_gangs(&mut self, cluster: &mut Cluster) {
+        let (admissions, steps) = gang::complete(cluster, &mut self.refusals, &mut self.aside, self.trail);
+        self.round.actions.extend(admissions.into_iter().map(Action::Admit));
+        self.round.steps += steps;
     }
-    cluster.grow_tree();
-    actions.extend(overdrawing(cluster, now));
-    actions
+
+    /// Gives queues their turns, until nobody is left or the round has `limit` actions.
+    fn hold_contest(&mut self, cluster: &mut Cluster, limit: usize, is_rest_checked: bool) {
+        let mut contest = Contest::new(cluster, is_rest_checked);
+        while let Some((queue, turn)) = contest.next(cluster) {
+            if self.round.actions.len() >= limit {
+                self.round.more = true;
+                return;
+            }
+            let after = match turn {
+                Turn::Workload(id) => self.judge_workload(cluster, queue, id),
+                Turn::Pods(peers) => self.judge_pods(cluster, queue, peers),
+            };
+            match after {
+                After::Done => contest.done(),
+                After::Admitted(queue) => contest.admitted(cluster, queue),
+                After::AdmittedElsewhere => contest = Contest::new(cluster, is_rest_checked),
+            }
+        }
+    }
+
+    /// Judges a workload that is let in as a whole.
+    fn judge_workload(&mut self, cluster: &mut Cluster, queue: QueueId, id: WorkloadId) -> After {
+        let payers = [Some(queue)].into();
+        if self.spending.is_over_for(&cluster.workload(id).namespace, &payers) {
+            self.postponed = true;
+            return After::Done;
+        }
+        trail_workload(cluster, id, self.trail);
+        let effort = Effort::of_gang();
+        self.aside.open_for_group(cluster, id);
+        let enqueued = enqueue::enqueue(cluster, id, &effort);
+        self.aside.close(cluster, &effort);
+        if enqueued.is_ok() {
+            self.round.actions.extend(resumption(cluster, id));
+            self.round.more |= enqueue::pods_wait_elsewhere(cluster, id);
+        }
+        self.spending.add(&cluster.workload(id).namespace, &payers, &effort);
+        self.round.steps += effort.spent();
+        After::Done
+    }
+
+    /// Judges the first of pods that wait alike, or the gang that they are part of.
+    fn judge_pods(&mut self, cluster: &mut Cluster, queue: QueueId, peers: u64) -> After {
+        if self.spending.is_over(Some(queue)) {
+            self.postponed = true;
+            return After::Done;
+        }
+        let peers = cluster.queue(queue).waiting.get(peers);
+        let Some((shape, first)) = peers.map(|peers| (Arc::clone(&peers.shape), peers.pods.first().copied())) else {
+            return After::Done;
+        };
+        let gang = gang::judged_as_one(cluster, &shape);
+        let payers = gang.map_or_else(
+            || Some(Rc::new([Some(queue)].into())),
+            |gang| self.refusals.turn(cluster, gang),
+        );
+        let payers = payers.as_deref();
+        let have_spent = payers.is_some_and(|payers| self.spending.is_over_for(&shape.namespace, payers));
+        let first = first.map(|place| place.pod);
+        let is_later = have_spent || self.refusals.is_to_be_read(cluster, gang, first);
+        self.postponed |= is_later;
+        let Some(payers) = payers.filter(|_| !is_later) else {
+            return After::Done;
+        };
+        trail_pod(cluster, first, queue, self.trail);
+        self.aside.open_for(cluster, &shape, gang);
+        let (admissions, effort) = match gang {
+            Some(gang) => gang::admit_together(cluster, gang, &mut self.refusals),
+            None => admit(cluster, &shape),
+        };
+        self.aside.close(cluster, &effort);
+        self.spending.add(&shape.namespace, payers, &effort);
+        self.round.steps += effort.spent();
+        let is_of_queue = |admission: &Admission| admission.queue == cluster.queue(queue).name;
+        let after = if admissions.is_empty() {
+            After::Done
+        } else if admissions.iter().all(is_of_queue) {
+            After::Admitted(queue)
+        } else {
+            After::AdmittedElsewhere
+        };
+        self.round.actions.extend(admissions.into_iter().map(Action::Admit));
+        after
+    }
 }
 
 /// Tells the trail that a pod is judged, on behalf of all pods of its shape.
@@ -306,83 +349,4 @@ fn resumption(cluster: &Cluster, id: WorkloadId) -> Option<Action> {
         job: workload.to_ref(terms),
         queue: Arc::clone(&cluster.queue(terms.queue).name),
     }))
-}
-
-/// Evicts admitted pods whose claims have become larger than what they were let in for, where their queue has no quota for that.
-fn overdrawing(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
-    let overdrawing = cluster.overdrawing(now);
-    // Nobody has changed anything: a successor would be let in for as little, and be given as much.
-    for given in overdrawing.iter().filter(|overdrawing| overdrawing.by_scheduler) {
-        let pod = cluster.pod(given.pod);
-        if let Some((controller, returns)) = pod.and_then(|pod| Some((pod.controller.clone()?, pod.returns))) {
-            cluster.note_return(&controller, returns, Cause::GivenBeyond, now);
-        }
-    }
-    let sent_back = overdrawing.into_iter().filter_map(|overdrawing| {
-        let pod = cluster.pod(overdrawing.pod)?;
-        let names = cluster.names();
-        let said = |alternative: Option<&Alternative>| alternative.map_or_else(|| "no cards".to_owned(), |own| own.said(names));
-        let charged = pod.charge.as_ref()?.alternative.as_ref();
-        let (let_in, has) = (said(overdrawing.let_in.as_ref()), said(charged));
-        let queue = &cluster.queue(pod.queue?).name;
-        let message = if overdrawing.by_scheduler {
-            format!(
-                "let in for {let_in}, and the scheduler claimed {has} for it, which queue {queue} has no quota for: {SENT_BACK}; some \
-                 schedulers claim devices of their own for each init container: request cards in the other containers alone"
-            )
-        } else {
-            format!(
-                "let in for {let_in}, and its resource claims are others now, for {has}, which queue {queue} has no quota for: \
-                 {SENT_BACK}; leave claims as they are while their pods wait to be scheduled"
-            )
-        };
-        Some(Action::SendBack {
-            pod: pod.to_ref(),
-            reason: Happening::ResourceClaimChanged,
-            message,
-        })
-    });
-    sent_back.collect()
-}
-
-fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Option<Action> {
-    let timeout = cluster.configuration().cardgate.reservation_timeout;
-    let pod = cluster.pod(id)?;
-    let (pod_ref, controller, returns) = (pod.to_ref(), pod.controller.clone(), pod.returns);
-    let lost = cluster.lost_node(pod);
-    let is_lost = lost.is_some();
-    // No node is asked for an autoscaler, nor for pods that only `CrossQuota` held and that ask for devices.
-    let is_left_alone = || pod.task.asks_for_devices() && pod.queue.is_none_or(|id| cluster.queue(id).is_nameless());
-    let asks_nodes = cluster.configuration().cardgate.admit_on == AdmitOn::Fit && !is_left_alone();
-    let waited = match lost {
-        Some(node) => format!("node {}, which alone the pod was let in for, was removed", node.name),
-        None => format!(
-            "the scheduler has not placed the pod within {} of its admission",
-            format_duration(timeout)
-        ),
-    };
-    // The pod is looked at again after either outcome: an eviction can be refused.
-    cluster.renew_reservation(id, controller.is_none() || is_lost, now);
-    Some(if let Some(controller) = controller {
-        // That a node was removed says nothing about what the scheduler makes of the successor. But where no node is asked for that, it
-        // could be let in for the same one, and be sent back at once, again and again.
-        let message = if is_lost && asks_nodes {
-            format!("{waited}: {SENT_BACK}")
-        } else {
-            cluster.note_return(&controller, returns, Cause::Unplaced, now);
-            format!("{waited}: {SENT_BACK}, and its successor waits behind the others of its priority")
-        };
-        let reason = Happening::ReservationTimeout;
-        Action::SendBack {
-            pod: pod_ref,
-            reason,
-            message,
-        }
-    } else {
-        let message = format!(
-            "{waited}: no controller would replace it, so it keeps its quota; delete it, or make room on a node that it \
-             may run on"
-        );
-        Action::Unplaced { pod: pod_ref, message }
-    })
 }

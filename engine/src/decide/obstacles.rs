@@ -5,7 +5,7 @@ use crds::mgpu::MgpuRequest;
 use super::census::{Looks, ask_to_say};
 use super::effort::Effort;
 use super::line::alternatives_of;
-use super::verdict::{admits, check_of, is_for, judge, names_none};
+use super::verdict::{check_of, check_queue_takes, is_charged_for_no_card, is_for, judge};
 use super::{cross_quota, fit, mgpu};
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
@@ -18,7 +18,7 @@ use crate::reason::Reason;
 pub(crate) fn obstacles(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {
     let mut found = Vec::new();
     if !cluster.queue(shape.queue).is_nameless() {
-        found.extend(admits(cluster, shape.queue, &shape.namespace).err());
+        found.extend(check_queue_takes(cluster, shape.queue, &shape.namespace).err());
         if cluster.queue(shape.queue).terms().is_some() && is_for(cluster, shape.queue, &shape.namespace) {
             found.extend(of_quota(cluster, shape));
         }
@@ -57,7 +57,7 @@ fn of_quota(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {
             .resources_without_room()
             .map(|(dimension, _)| dimension.shortage()),
     );
-    match names_none(cluster, shape) {
+    match is_charged_for_no_card(cluster, shape) {
         Err(reason) => found.push(reason),
         Ok(true) => {}
         Ok(false) => {

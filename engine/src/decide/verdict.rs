@@ -177,11 +177,11 @@ fn alternatives_with_room<'s>(
         let readable = shape.task.unreadable.is_none();
         return readable.then(|| vec![None]).ok_or(Reason::GetTaskRequestResourceFailed);
     }
-    admits(cluster, shape.queue, &shape.namespace)?;
+    check_queue_takes(cluster, shape.queue, &shape.namespace)?;
     let has_room = |dimension, asked| cluster.room_for(shape, dimension, asked).map_err(&lacking).is_ok();
     let check = check_of(cluster, shape, has_room);
     check.before_cards()?;
-    if names_none(cluster, shape)? {
+    if is_charged_for_no_card(cluster, shape)? {
         return Ok(vec![None]);
     }
     let alternatives = check.alternatives_with_quota().map(Some).collect();
@@ -194,7 +194,7 @@ fn alternatives_with_room<'s>(
 }
 
 /// Whether a pod of this shape is charged for no card. An error says why it can't be charged for what it asks.
-pub(crate) fn names_none(cluster: &Cluster, shape: &Shape) -> Result<bool, Reason> {
+pub(crate) fn is_charged_for_no_card(cluster: &Cluster, shape: &Shape) -> Result<bool, Reason> {
     // Under `capacity`, a queue that names no card of the resource is limited in the resource itself.
     let strict = cluster.configuration().queue_plugin == QueuePlugin::CapacityCard;
     match shape.task.naming {
@@ -218,7 +218,10 @@ pub(crate) fn why_not_charged(cluster: &Cluster, shape: &Shape) -> Option<Reason
         return None;
     }
     let check = check_of(cluster, shape, |_, _| true);
-    check.before_cards().and_then(|()| names_none(cluster, shape)).err()
+    check
+        .before_cards()
+        .and_then(|()| is_charged_for_no_card(cluster, shape))
+        .err()
 }
 
 /// Returns for how many pods of this shape, at most `most`, there is quota with each alternative, if nothing else is let in.
@@ -227,7 +230,7 @@ pub(super) fn quota_for<'s>(cluster: &Cluster, shape: &'s Shape, most: usize) ->
     if cluster.queue(shape.queue).is_nameless() {
         return vec![(None, most)];
     }
-    if admits(cluster, shape.queue, &shape.namespace).is_err() {
+    if check_queue_takes(cluster, shape.queue, &shape.namespace).is_err() {
         return Vec::new();
     }
     let has_room = |count: i64, dimension, asked: i64| {
@@ -240,7 +243,7 @@ pub(super) fn quota_for<'s>(cluster: &Cluster, shape: &'s Shape, most: usize) ->
         })
     };
     let most = largest(most, |count| check(count).before_cards().is_ok());
-    match names_none(cluster, shape) {
+    match is_charged_for_no_card(cluster, shape) {
         Ok(true) => return vec![(None, most)],
         Ok(false) => {}
         Err(_) => return Vec::new(),
@@ -305,7 +308,7 @@ pub(crate) fn check_of<'c, 's, H: Fn(Dimension, i64) -> bool>(
 }
 
 /// Whether the queue takes anything from this namespace at all. An error says why not.
-pub(crate) fn admits(cluster: &Cluster, queue: QueueId, namespace: &str) -> Result<(), Reason> {
+pub(crate) fn check_queue_takes(cluster: &Cluster, queue: QueueId, namespace: &str) -> Result<(), Reason> {
     let Some(terms) = cluster.queue(queue).terms() else {
         return Err(Reason::QueueNotFound);
     };

@@ -14,7 +14,7 @@ use crate::decide::census::Looks;
 use crate::decide::enqueue::could_ever_run;
 use crate::decide::fit::nodes_for;
 use crate::decide::obstacles::{asks_nodes, of_nodes};
-use crate::decide::verdict::{alternatives_with_quota_ever, is_for, names_none};
+use crate::decide::verdict::{alternatives_with_quota_ever, is_charged_for_no_card, is_for};
 use crate::ids::WorkloadId;
 use crate::reason::{About, Outlook, Reason};
 
@@ -103,7 +103,7 @@ fn of_request(cluster: &Cluster, shape: &Shape) -> Option<Beyond> {
     if cluster.queue(shape.queue).is_nameless() || !is_for(cluster, shape.queue, &shape.namespace) {
         return None;
     }
-    let reason = names_none(cluster, shape).err()?;
+    let reason = is_charged_for_no_card(cluster, shape).err()?;
     let What::Said(said) = pod::find(cluster, shape, reason) else {
         return None;
     };

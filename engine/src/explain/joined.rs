@@ -14,7 +14,7 @@ use crate::cluster::workload::Step;
 use crate::decide::census::Looks;
 use crate::decide::enqueue::could_ever_take;
 use crate::decide::gang::{Hindrance, check_alone, check_group};
-use crate::decide::verdict::admits;
+use crate::decide::verdict::check_queue_takes;
 use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::reason::{About, Reason};
@@ -149,7 +149,7 @@ fn as_a_whole<'c>(
         let said = workload::too_few_fit(cluster, id);
         return (Extent::Whole(id, at), What::Said(said), false);
     }
-    let refuses = |queue: &QueueId| admits(cluster, *queue, &workload.namespace) == Err(reason);
+    let refuses = |queue: &QueueId| check_queue_takes(cluster, *queue, &workload.namespace) == Err(reason);
     let said = queues.find(refuses);
     let said = said.map(|queue| queue::say(cluster, queue, &workload.namespace, reason));
     (Extent::Alone, What::Said(said.unwrap_or_default()), true)

@@ -199,7 +199,7 @@ pub(super) fn has_node_ever(
 fn refused_claim(shape: &Shape) -> &str {
     let claimed = shape.task.claimed.as_ref();
     claimed
-        .and_then(|claimed| claimed.refused.as_deref())
+        .and_then(|claimed| claimed.refusal_detail.as_deref())
         .unwrap_or_default()
 }
 

@@ -25,7 +25,7 @@ use crate::cluster::Cluster;
 use crate::cluster::place::LAST;
 use crate::cluster::pod::{Pod, Stage};
 use crate::cluster::workload::Said;
-use crate::decide::verdict::admits;
+use crate::decide::verdict::check_queue_takes;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::{Outlook, Reason};
 use crate::refs::WorkloadKind;
@@ -320,7 +320,7 @@ fn of_queue(cluster: &Cluster, namespace: &str, id: QueueId) -> CardReviewStatus
     let last = (Reverse(i32::MIN), LAST);
     line_up(cluster, namespace, id, last, &mut status);
     status.position = None;
-    if let Err(reason) = admits(cluster, id, namespace) {
+    if let Err(reason) = check_queue_takes(cluster, id, namespace) {
         let said = super::queue::say(cluster, id, namespace, reason);
         status.blocks.push(reason.block(&said));
         summed_up(&mut status, &format!("what asks for queue {name}"));

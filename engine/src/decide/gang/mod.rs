@@ -54,7 +54,7 @@ fn payers(cluster: &Cluster, id: WorkloadId) -> BTreeSet<Payer> {
     let of_pods = line(cluster, id).into_iter().map(|(_, shape)| shape.queue);
     let queues = of_pods.chain(workload.terms.as_ref().map(|terms| terms.queue));
     let takes = |queue: &QueueId| {
-        cluster.queue(*queue).is_nameless() || verdict::admits(cluster, *queue, &workload.namespace).is_ok()
+        cluster.queue(*queue).is_nameless() || verdict::check_queue_takes(cluster, *queue, &workload.namespace).is_ok()
     };
     let payers: BTreeSet<_> = queues.filter(takes).map(Some).collect();
     if payers.is_empty() { [None].into() } else { payers }
