@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a target fails")]
 
-#[path = "../../webhook/tests/common/mod.rs"]
+#[path = "../../webhook/tests/door/common/mod.rs"]
 mod common;
 
 use std::time::Duration;

@@ -6,12 +6,14 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::workspace;
+use crate::{locks, workspace};
 
 /// Builds a program into the target directory, with further flags of `go build`; Go does nothing where it is current. Blocks, for
 /// minutes the first time.
 pub fn build(module: &str, package: &str, flags: &[&str]) -> Result<PathBuf> {
     let program = workspace::target_dir()?.join("go-tools").join(module);
+    // Two that build the same program at once would put it in place while one of them runs it.
+    let _lock = locks::lock(&program.with_extension("lock"), || ())?;
     let built = Command::new("go")
         .current_dir(workspace::root().join("tests").join(module))
         .arg("build")

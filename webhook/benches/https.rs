@@ -4,7 +4,7 @@
 //! Server and clients share the process, so the server's threads are told apart by when they started, and their CPU time is
 //! read from Linux' `/proc`.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/door/common/mod.rs"]
 mod common;
 mod fixture;
 

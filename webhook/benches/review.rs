@@ -1,6 +1,6 @@
 //! One pod's review from bytes to bytes, without the network: read, judge, write. One core.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/door/common/mod.rs"]
 mod common;
 mod fixture;
 

@@ -1,6 +1,7 @@
 //! Building the programs.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -20,8 +21,18 @@ pub struct Binaries {
     pub plugin: PathBuf,
 }
 
-/// Builds all of them, optimised or not like the caller. Costs a moment if nothing has changed; blocks.
+/// Builds all of them, once in a process, optimised or not like the caller. Costs a moment if nothing has changed; blocks.
 pub fn build() -> Result<Binaries> {
+    static BUILT: Mutex<Option<Binaries>> = Mutex::new(None);
+    // Whoever comes meanwhile would wait for cargo's own lock all the same.
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*built {
+        Some(known) => Ok(known.clone()),
+        None => Ok(built.insert(build_by_cargo()?).clone()),
+    }
+}
+
+fn build_by_cargo() -> Result<Binaries> {
     #[derive(Deserialize)]
     struct Message {
         target: Option<Target>,

@@ -35,7 +35,7 @@ const LIMIT: Duration = Duration::from_mins(3);
 /// How long pods of all kinds go on to arrive: as a rule longer than it takes to replace four processes.
 const ARRIVAL: Duration = Duration::from_secs(40);
 /// How long pods go on to arrive where that takes longer.
-const ARRIVAL_AT_MOST: Duration = Duration::from_mins(2);
+const ARRIVAL_AT_MOST: Duration = Duration::from_mins(4);
 
 /// Ends a webhook as Kubernetes does: SIGTERM, and no new connections once it says that it is not ready.
 async fn replace(service: &Service, old: &Instance, rest: [&Instance; 2]) -> Outcome {

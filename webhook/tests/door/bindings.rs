@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "part of tests")]
 
-mod common;
-
 use crds::configuration::Settings;
 use crds::keys::{self, CROSS_QUOTA_LABEL, QUEUE_LABEL, QUEUE_NAME, is_charged_by};
 use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 
-use common::{Verdict, World, review};
+use crate::common::{Verdict, World, review};
 
 fn binding(annotations: &Value, labels: &Value) -> Value {
     json!({

@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "part of tests")]
 
-mod common;
-
 use std::sync::LazyLock;
 
 use crds::keys::{CARD_NAME, CARD_QUOTA, QUEUE_NAME};
@@ -13,7 +11,7 @@ use serde_json::{Value, json};
 use webhook::door::Reply;
 use webhook::endpoint::Endpoint;
 
-use common::{UID, World, pod, pod_review};
+use crate::common::{self, UID, World, pod, pod_review};
 
 const ENDPOINTS: [Endpoint; 2] = [Endpoint::Mutate, Endpoint::Validate];
 

@@ -1,7 +1,5 @@
 //! Who may use a queue, and what is asked of the API server before anybody is refused or charged elsewhere.
 
-mod common;
-
 use std::sync::Arc;
 
 use crds::keys::{GROUP_NAME, QUEUE_LABEL, QUEUE_NAME};
@@ -10,7 +8,7 @@ use webhook::Options;
 use webhook::endpoint::Endpoint;
 use webhook::knowledge::Knowledge;
 
-use common::{FakeApi, NAMESPACE, World, group, namespace, pod, pod_review, queue};
+use crate::common::{FakeApi, NAMESPACE, World, group, namespace, pod, pod_review, queue};
 
 fn in_queue(name: &str) -> Value {
     pod(&[(QUEUE_NAME, name)], &[])

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "part of tests")]
 
-mod common;
-
 use crds::configuration::{Configuration, Settings, UnnamedCards};
 use crds::keys::{
     CARD_DESERVED, CARD_GUARANTEE, CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAME, QUEUE_NAMESPACES, SCORING_STRATEGY,
@@ -11,7 +9,7 @@ use crds::keys::{
 use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 
-use common::{Verdict, World, review};
+use crate::common::{Verdict, World, review};
 
 type Kind = (&'static str, &'static str, &'static str);
 const QUEUE: Kind = ("scheduling.volcano.sh", "v1beta1", "Queue");

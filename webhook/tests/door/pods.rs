@@ -1,7 +1,5 @@
 //! The door for pods: one test for each rule, through whole reviews.
 
-mod common;
-
 use crds::configuration::{Configuration, QueuePlugin, Settings, UnnamedCards, UnqueuedCards};
 use crds::keys::{
     CARD_ASSIGNED, CARD_NAME, GATE, GROUP_NAME, MGPU_ASSUMED, MGPU_CORE, MIRROR_POD, QUEUE_LABEL, QUEUE_NAME,
@@ -12,7 +10,7 @@ use webhook::Options;
 use webhook::endpoint::Endpoint;
 use webhook::knowledge::CardFacts;
 
-use common::{NAMESPACE, World, by_kubelet, group, pod, pod_review};
+use crate::common::{self, NAMESPACE, World, by_kubelet, group, pod, pod_review};
 
 const GPU: &str = "nvidia.com/gpu";
 const SHARED: &str = "nvidia.com/gpu.shared";

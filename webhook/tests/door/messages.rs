@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "part of tests")]
 
-mod common;
-
 use std::fmt::Write as _;
 
 use crds::configuration::{Configuration, Settings, UnnamedCards};
@@ -15,7 +13,7 @@ use serde_json::{Value, json};
 use webhook::Options;
 use webhook::endpoint::Endpoint;
 
-use common::{NAMESPACE, World, group, namespace, pod, pod_review, queue, review};
+use crate::common::{NAMESPACE, World, group, namespace, pod, pod_review, queue, review};
 
 const GPU: &str = "nvidia.com/gpu";
 const QUEUE: (&str, &str, &str) = ("scheduling.volcano.sh", "v1beta1", "Queue");

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "part of tests")]
 
-mod common;
-
 use std::sync::Arc;
 
 use crds::configuration::{Capacity, Configuration, Settings};
@@ -13,7 +11,7 @@ use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 use webhook::knowledge::QueueFacts;
 
-use common::{Verdict, World, review};
+use crate::common::{Verdict, World, review};
 
 type Kind = (&'static str, &'static str, &'static str);
 const QUEUE: Kind = ("scheduling.volcano.sh", "v1beta1", "Queue");

@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "part of tests")]
 
-mod common;
-
 use std::time::{Duration, Instant};
 
 use crds::keys::{CARD_ASSIGNED, CARD_NAME, MGPU_INDEX_PREFIX, QUEUE_NAME};
 use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 
-use common::{World, pod, pod_review, review};
+use crate::common::{World, pod, pod_review, review};
 
 const VOLCANO_JOB: (&str, &str, &str) = ("batch.volcano.sh", "v1alpha1", "Job");
 /// How many tasks of a Job are looked at.

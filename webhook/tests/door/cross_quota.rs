@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "part of tests")]
 
-mod common;
-
 use crds::configuration::Configuration;
 use crds::keys::{
     CROSS_QUOTA_LABEL, DAEMON_SET_CONTROLLERS, GATE, MIRROR_POD, QUEUE_LABEL, QUEUE_NAME, SCORING_STRATEGY,
@@ -11,7 +9,7 @@ use crds::keys::{
 use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 
-use common::{NAMESPACE, Verdict, World, by_kubelet, namespace, pod, pod_review};
+use crate::common::{NAMESPACE, Verdict, World, by_kubelet, namespace, pod, pod_review};
 
 const GPU: &str = "nvidia.com/gpu";
 

@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-mod common;
-
 use std::fmt::Write as _;
 
 use crds::keys::{
@@ -12,7 +10,7 @@ use crds::keys::{
 use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 
-use common::{NAMESPACE, World, pod_review, review};
+use crate::common::{NAMESPACE, World, pod_review, review};
 
 /// A container that requests compute and memory, as written.
 fn container(name: &str, core: Option<&str>, memory: Option<&str>) -> Value {

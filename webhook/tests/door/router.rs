@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "part of tests")]
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::{self, Verdict, World, pod, pod_review};
 use actix_web::App;
 use actix_web::http::StatusCode;
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
-use common::{Verdict, World, pod, pod_review};
 use crds::keys::QUEUE_NAME;
 use programs::diagnostics;
 use programs::ports::body::Room;

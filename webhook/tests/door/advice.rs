@@ -1,8 +1,6 @@
 //! Mistakes are told where they are made: at the creation of what makes pods, and of queues (docs/rules.md, **Mistakes are told
 //! where they are made**). Nothing is refused.
 
-mod common;
-
 use std::time::Instant;
 
 use crds::configuration::{CapacityCard, Configuration, QueuePlugin, Settings, UnnamedCards};
@@ -11,7 +9,7 @@ use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 use webhook::knowledge::Knowledge;
 
-use common::{Verdict, World, pod, review};
+use crate::common::{Verdict, World, pod, review};
 
 const GPU: &str = "nvidia.com/gpu";
 const A100: &str = "NVIDIA-A100";

@@ -1,12 +1,10 @@
 //! Who may use a queue for something as a whole: `PodGroup`s and Jobs of either kind.
 
-mod common;
-
 use crds::keys::{CARD_REQUEST, QUEUE_NAME};
 use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 
-use common::{World, review};
+use crate::common::{self, World, review};
 
 const GROUP: (&str, &str, &str) = ("scheduling.volcano.sh", "v1beta1", "PodGroup");
 const VOLCANO_JOB: (&str, &str, &str) = ("batch.volcano.sh", "v1alpha1", "Job");

@@ -2,12 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{World, pod, pod_review, review};
+use crate::common::{self, World, pod, pod_review, review};
 use crds::card_type::CardDevice;
 use crds::configuration::{Settings, UnnamedCards};
 use serde_json::{Value, json};

@@ -1,12 +1,10 @@
 //! The door for Jobs that ask for their cards in advance (docs/rules.md, **Enqueue**).
 
-mod common;
-
 use crds::keys::{CARD_REQUEST, JOB_HELD};
 use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 
-use common::{Verdict, World, review};
+use crate::common::{Verdict, World, review};
 
 const JOB: (&str, &str, &str) = ("batch", "v1", "Job");
 

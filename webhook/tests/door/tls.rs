@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "part of tests")]
 
-mod common;
-
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
+use crate::common::{UID, World, certificate, pod, pod_review};
 use actix_web::dev::ServerHandle;
 use actix_web::{App, HttpServer, rt};
-use common::{UID, World, certificate, pod, pod_review};
 use crds::keys::QUEUE_NAME;
 use programs::certificates::{Files, provider};
 use programs::ports::body::Room;
