@@ -9,7 +9,7 @@ use crds::lean::Text;
 use crds::pod::Metadata;
 
 use crate::denial::{Denial, few};
-use crate::patch::PodPatch;
+use crate::patch::ObjectPatch;
 
 /// The JSON pointer to an object's annotations.
 const ANNOTATIONS: &str = "/metadata/annotations";
@@ -17,7 +17,7 @@ const ANNOTATIONS: &str = "/metadata/annotations";
 const LABELS: &str = "/metadata/labels";
 
 /// Judges the Binding of a user. Returns what to remove from it if the user is one of the schedulers.
-pub fn judge(binding: &Metadata<Text<'_>>, user: &str, schedulers: &[String]) -> Result<PodPatch, Denial> {
+pub fn judge(binding: &Metadata<Text<'_>>, user: &str, schedulers: &[String]) -> Result<ObjectPatch, Denial> {
     let annotations = binding.annotations.iter().map(|(key, _)| (ANNOTATIONS, key));
     let labels = binding.labels.iter().map(|(key, _)| (LABELS, key));
     let ours: Vec<_> = annotations
@@ -25,7 +25,7 @@ pub fn judge(binding: &Metadata<Text<'_>>, user: &str, schedulers: &[String]) ->
         .chain(labels.filter(|(_, key)| matches!(*key, QUEUE_LABEL | CROSS_QUOTA_LABEL)))
         .collect();
     if ours.is_empty() || schedulers.iter().any(|scheduler| scheduler == user) {
-        return Ok(PodPatch::without(&ours));
+        return Ok(ObjectPatch::without(&ours));
     }
     Err(Denial::BindingKeys {
         keys: few(ours.into_iter().map(|(_, key)| excerpt(key))),

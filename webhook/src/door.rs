@@ -19,7 +19,7 @@ use crate::endpoint::Endpoint;
 use crate::job::hold;
 use crate::knowledge::Knowledge;
 use crate::lookup::{ASKING, LookupError, Lookups};
-use crate::patch::{Options, PodPatch};
+use crate::patch::{ObjectPatch, Options};
 use crate::pod::{Admitted, judge};
 use crate::review::{self, Answer, CreateRequest, RawRequest, Request, ReviewError};
 use crate::stop::Stop;
@@ -78,7 +78,7 @@ pub struct Verdict {
     pub denial: Option<Denial>,
     /// What the request's author is told.
     pub warnings: Vec<Warning>,
-    patch: PodPatch,
+    patch: ObjectPatch,
 }
 
 impl Verdict {
@@ -226,7 +226,7 @@ impl Door {
                 Ok(admitted) => self.allow(&request, admitted.patch, admitted.warnings),
                 Err(denial) => self.deny(&request, denial),
             },
-            None => self.allow(&request, PodPatch::default(), Vec::new()),
+            None => self.allow(&request, ObjectPatch::default(), Vec::new()),
         })
     }
 
@@ -235,7 +235,7 @@ impl Door {
         // Before that the schedulers are not known.
         self.ready()?;
         let Some(object) = &request.object else {
-            return Ok(self.allow(request, PodPatch::default(), Vec::new()));
+            return Ok(self.allow(request, ObjectPatch::default(), Vec::new()));
         };
         Ok(
             match binding::judge(
@@ -280,7 +280,7 @@ impl Door {
             _ => Err(unknown_kind(Endpoint::Validate, &request)),
         };
         Ok(match judged {
-            Ok(warnings) => self.allow(&request, PodPatch::default(), warnings),
+            Ok(warnings) => self.allow(&request, ObjectPatch::default(), warnings),
             Err(denial) => self.deny(&request, denial),
         })
     }
@@ -293,13 +293,13 @@ impl Door {
             Ok(Ok(warnings)) => warnings,
             Ok(Err(_)) | Err(_) => Vec::new(),
         };
-        Ok(self.allow(&request, PodPatch::default(), warnings))
+        Ok(self.allow(&request, ObjectPatch::default(), warnings))
     }
 
     /// Judges a pod without writing on it.
     async fn validate_pod<'b>(&self, request: &RawRequest<'b>) -> Result<Judged<'b>, Failure> {
         let Some(object) = request.object.filter(|_| request.is("CREATE")) else {
-            return Ok(self.allow(request, PodPatch::default(), Vec::new()));
+            return Ok(self.allow(request, ObjectPatch::default(), Vec::new()));
         };
         let judged = match serde_json::from_str::<Pod<Text<'_>>>(object.get()) {
             Ok(pod) => self.judge_pod(request, &pod).await?,
@@ -309,7 +309,7 @@ impl Door {
             }),
         };
         Ok(match judged {
-            Ok(admitted) => self.allow(request, PodPatch::default(), admitted.warnings),
+            Ok(admitted) => self.allow(request, ObjectPatch::default(), admitted.warnings),
             Err(denial) => self.deny(request, denial),
         })
     }
@@ -404,7 +404,12 @@ impl Door {
         }
     }
 
-    fn allow<'b, O, P>(&self, request: &Request<'b, O, P>, patch: PodPatch, mut warnings: Vec<Warning>) -> Judged<'b> {
+    fn allow<'b, O, P>(
+        &self,
+        request: &Request<'b, O, P>,
+        patch: ObjectPatch,
+        mut warnings: Vec<Warning>,
+    ) -> Judged<'b> {
         Meant::fill_in(&mut warnings, &self.knowledge);
         let verdict = Verdict {
             denial: None,

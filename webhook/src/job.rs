@@ -7,7 +7,7 @@ use crds::lean::Text;
 use serde_json::value::RawValue;
 
 use crate::denial::Denial;
-use crate::patch::PodPatch;
+use crate::patch::ObjectPatch;
 use crate::review::RawRequest;
 use crate::warning::Warning;
 
@@ -15,7 +15,7 @@ use crate::warning::Warning;
 #[derive(Debug, Default, PartialEq)]
 pub struct Held {
     /// What is written on the Job.
-    pub patch: PodPatch,
+    pub patch: ObjectPatch,
     /// What the Job's author is told.
     pub warnings: Vec<Warning>,
 }
@@ -43,7 +43,7 @@ pub fn hold(request: &RawRequest<'_>) -> Result<Held, Denial> {
     }
     let warnings = if resumed { vec![Warning::JobHeld] } else { Vec::new() };
     Ok(Held {
-        patch: PodPatch::suspend(&job),
+        patch: ObjectPatch::suspend(&job),
         warnings,
     })
 }
@@ -58,7 +58,7 @@ fn let_go(job: &Job<Text<'_>>, old: Option<&Job<Text<'_>>>) -> Held {
     let was_held = old.is_some_and(|old| is_held(old) && old.is_suspended());
     let is_resumed = was_held && job.is_suspended() && !is_over(old);
     Held {
-        patch: PodPatch::let_go(is_resumed),
+        patch: ObjectPatch::let_go(is_resumed),
         warnings: is_resumed.then_some(Warning::JobLetGo).into_iter().collect(),
     }
 }

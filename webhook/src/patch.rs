@@ -1,6 +1,6 @@
-//! The JSON patch (RFC 6902) that holds a pod back until its quota is granted.
+//! The JSON patches (RFC 6902) that the webhook answers with: they hold pods and Jobs back, and strip Bindings.
 //!
-//! Applied to its own result the patch changes nothing: where everything is in place, it is empty. So it does not matter how
+//! Applied to its own result a patch changes nothing: where everything is in place, it is empty. So it does not matter how
 //! often the API server calls again after other webhooks (`reinvocationPolicy: IfNeeded`).
 
 use std::borrow::Cow;
@@ -29,7 +29,7 @@ const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// What is written on a pod, on a Job or on a Binding.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
 #[serde(transparent)]
-pub struct PodPatch {
+pub struct ObjectPatch {
     operations: Vec<Operation>,
 }
 
@@ -70,7 +70,7 @@ impl Serialize for Value {
     }
 }
 
-impl PodPatch {
+impl ObjectPatch {
     /// Whether the patch changes nothing.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()

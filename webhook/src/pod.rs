@@ -11,7 +11,7 @@ use crds::pod_request::{extended_resources, pod_request};
 use crds::scoring_strategy::ScoringStrategy;
 
 use crate::cross_quota;
-use crate::patch::{Options, PodPatch};
+use crate::patch::{ObjectPatch, Options};
 use crate::queue_resolution::{Resolved, check_access, resolve};
 use crate::queue_source::QueueSource;
 use crate::stop::Stop;
@@ -26,7 +26,7 @@ use crate::warning::Warning;
 #[derive(Debug, Default, PartialEq)]
 pub struct Admitted {
     /// What is written on the pod.
-    pub patch: PodPatch,
+    pub patch: ObjectPatch,
     /// What the pod's author is told.
     pub warnings: Vec<Warning>,
     /// The pod's queue, if the pod is managed.
@@ -64,7 +64,7 @@ pub fn judge(
     if !concerned && !asks_for_devices && !cross_quota {
         let mut warnings = Vec::new();
         return Ok(Admitted {
-            patch: PodPatch::leave(pod, options, &mut warnings),
+            patch: ObjectPatch::leave(pod, options, &mut warnings),
             warnings,
             resolved: None,
         });
@@ -88,7 +88,7 @@ pub fn judge(
         }
         check_spelling("the pod", &pod.metadata.annotations, &mut warnings);
         return Ok(Admitted {
-            patch: PodPatch::leave(pod, options, &mut warnings),
+            patch: ObjectPatch::leave(pod, options, &mut warnings),
             warnings,
             resolved: None,
         });
@@ -115,7 +115,7 @@ pub fn judge(
     sound.check_request(&request, managed && !is_unaccounted, view, &mut warnings)?;
     let Some(resolved) = resolved else {
         return Ok(Admitted {
-            patch: PodPatch::hold(pod, None, cross_quota, options, &mut warnings),
+            patch: ObjectPatch::hold(pod, None, cross_quota, options, &mut warnings),
             warnings,
             resolved: None,
         });
@@ -126,7 +126,7 @@ pub fn judge(
     }
     let queue = (!is_unaccounted).then_some(&*resolved.queue);
     Ok(Admitted {
-        patch: PodPatch::hold(pod, queue, cross_quota, options, &mut warnings),
+        patch: ObjectPatch::hold(pod, queue, cross_quota, options, &mut warnings),
         warnings,
         resolved: Some(resolved),
     })

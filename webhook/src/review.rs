@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::brief::brief;
 use crate::denial::Denial;
-use crate::patch::PodPatch;
+use crate::patch::ObjectPatch;
 use crate::warning::Warning;
 
 /// The only version of the API.
@@ -212,7 +212,7 @@ pub struct Answer<'a> {
     /// Why the request is refused, if it is.
     pub denial: Option<&'a Denial>,
     /// What is written on the object.
-    pub patch: Option<&'a PodPatch>,
+    pub patch: Option<&'a ObjectPatch>,
     /// What the user is told.
     pub warnings: &'a [Warning],
 }
