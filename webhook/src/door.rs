@@ -20,7 +20,7 @@ use crate::job::hold;
 use crate::knowledge::Knowledge;
 use crate::lookup::{ASKING, LookupError, Lookups};
 use crate::patch::{ObjectPatch, Options};
-use crate::pod::{Admitted, judge};
+use crate::pod::{AllowedPod, judge};
 use crate::review::{self, Answer, CreateRequest, RawRequest, Request, ReviewError};
 use crate::stop::Stop;
 use crate::validate::{advice, queue, workload};
@@ -223,7 +223,7 @@ impl Door {
         }
         Ok(match request.object.as_ref().filter(|_| request.is("CREATE")) {
             Some(pod) => match self.judge_pod(&request, pod).await? {
-                Ok(admitted) => self.allow(&request, admitted.patch, admitted.warnings),
+                Ok(allowed) => self.allow(&request, allowed.patch, allowed.warnings),
                 Err(denial) => self.deny(&request, denial),
             },
             None => self.allow(&request, ObjectPatch::default(), Vec::new()),
@@ -261,7 +261,7 @@ impl Door {
 
     fn hold_job<'b>(&self, request: &RawRequest<'b>) -> Judged<'b> {
         match hold(request) {
-            Ok(held) => self.allow(request, held.patch, held.warnings),
+            Ok(allowed) => self.allow(request, allowed.patch, allowed.warnings),
             Err(denial) => self.deny(request, denial),
         }
     }
@@ -285,7 +285,7 @@ impl Door {
         })
     }
 
-    /// Lets everything in, with or without advice. No user has to wait for advice that needs something not known yet or not
+    /// Allows everything, with or without advice. No user has to wait for advice that needs something not known yet or not
     /// answered.
     async fn advise<'b>(&self, body: &'b [u8]) -> Result<Judged<'b>, Failure> {
         let request: RawRequest<'_> = review::parse(body)?;
@@ -309,7 +309,7 @@ impl Door {
             }),
         };
         Ok(match judged {
-            Ok(admitted) => self.allow(request, ObjectPatch::default(), admitted.warnings),
+            Ok(allowed) => self.allow(request, ObjectPatch::default(), allowed.warnings),
             Err(denial) => self.deny(request, denial),
         })
     }
@@ -318,19 +318,19 @@ impl Door {
         &self,
         request: &Request<'_, O, P>,
         pod: &Pod<Text<'_>>,
-    ) -> Result<Result<Admitted, Denial>, Failure> {
+    ) -> Result<Result<AllowedPod, Denial>, Failure> {
         let (namespace, user, by_kubelet) = (request.namespace(), request.username(), request.is_by_kubelet());
         let judged = self
             .decide(|view| judge(pod, user, by_kubelet, namespace, view, &self.options))
             .await?;
         match &judged {
-            Ok(admitted) => debug!(
+            Ok(allowed) => debug!(
                 namespace,
                 pod = display_name(request.name(), pod),
                 card = logged(pod, CARD_NAME).as_deref(),
-                queue = admitted.resolved.as_ref().map(|resolved| &*resolved.queue),
-                patched = !admitted.patch.is_empty(),
-                "pod let in"
+                queue = allowed.resolved.as_ref().map(|resolved| &*resolved.queue),
+                patched = !allowed.patch.is_empty(),
+                "pod allowed"
             ),
             Err(denial) => info!(
                 namespace,

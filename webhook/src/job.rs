@@ -11,9 +11,9 @@ use crate::patch::ObjectPatch;
 use crate::review::RawRequest;
 use crate::warning::Warning;
 
-/// A Job that is let through.
+/// A Job whose request is allowed, suspended or not.
 #[derive(Debug, Default, PartialEq)]
-pub struct Held {
+pub struct AllowedJob {
     /// What is written on the Job.
     pub patch: ObjectPatch,
     /// What the Job's author is told.
@@ -23,14 +23,14 @@ pub struct Held {
 /// Suspends a Job that is created to run, and a Job that anybody but the operator resumes; the API server does not send the
 /// operator's updates here. Only in the first case this is what the author wants, so the second gets a warning. A Job that
 /// no longer asks for cards in advance is let go.
-pub fn hold(request: &RawRequest<'_>) -> Result<Held, Denial> {
+pub fn hold(request: &RawRequest<'_>) -> Result<AllowedJob, Denial> {
     let Some(object) = request.object else {
-        return Ok(Held::default());
+        return Ok(AllowedJob::default());
     };
     let job = read(object)?;
     // A Job being deleted makes no pods any more. Its finalizers are then taken off, and this must pass the door.
     if job.metadata.deletion_timestamp.is_some() {
-        return Ok(Held::default());
+        return Ok(AllowedJob::default());
     }
     let old = request.old_object.filter(|_| request.is("UPDATE"));
     let old = old.map(read).transpose()?;
@@ -39,10 +39,10 @@ pub fn hold(request: &RawRequest<'_>) -> Result<Held, Denial> {
     }
     let resumed = old.as_ref().is_some_and(Job::is_suspended);
     if job.is_suspended() || is_over(old.as_ref()) || !(request.is("CREATE") || resumed) {
-        return Ok(Held::default());
+        return Ok(AllowedJob::default());
     }
     let warnings = if resumed { vec![Warning::JobHeld] } else { Vec::new() };
-    Ok(Held {
+    Ok(AllowedJob {
         patch: ObjectPatch::suspend(&job),
         warnings,
     })
@@ -50,14 +50,14 @@ pub fn hold(request: &RawRequest<'_>) -> Result<Held, Denial> {
 
 /// Removes the mark from a Job without a card request, since nobody would remove it later. A Job that was held until now is
 /// resumed. A Job that its author has suspended stays suspended.
-fn let_go(job: &Job<Text<'_>>, old: Option<&Job<Text<'_>>>) -> Held {
+fn let_go(job: &Job<Text<'_>>, old: Option<&Job<Text<'_>>>) -> AllowedJob {
     let is_held = |job: &Job<Text<'_>>| job.metadata.annotations.contains_key(JOB_HELD);
     if !is_held(job) {
-        return Held::default();
+        return AllowedJob::default();
     }
     let was_held = old.is_some_and(|old| is_held(old) && old.is_suspended());
     let is_resumed = was_held && job.is_suspended() && !is_over(old);
-    Held {
+    AllowedJob {
         patch: ObjectPatch::let_go(is_resumed),
         warnings: is_resumed.then_some(Warning::JobLetGo).into_iter().collect(),
     }

@@ -1,4 +1,4 @@
-//! The door for pods: what it refuses, and what it writes on a pod that it lets in to wait for quota.
+//! The door for pods: what it refuses, and what it writes on a pod that it allows.
 
 use crds::card_resources::is_extended;
 use crds::configuration::UnqueuedCards;
@@ -22,9 +22,9 @@ use crate::validate::pod::SoundPod;
 use crate::view::{Lookup, View};
 use crate::warning::Warning;
 
-/// A pod that is let in.
+/// A pod whose creation is allowed, held or not.
 #[derive(Debug, Default, PartialEq)]
-pub struct Admitted {
+pub struct AllowedPod {
     /// What is written on the pod.
     pub patch: ObjectPatch,
     /// What the pod's author is told.
@@ -41,12 +41,12 @@ pub fn judge(
     namespace: &str,
     view: View<'_>,
     options: &Options,
-) -> Result<Admitted, Stop> {
+) -> Result<AllowedPod, Stop> {
     // A mirror pod shows what a node runs by itself. Only a kubelet may say so; a pod of anybody else is judged like every
     // other.
     let is_mirror_pod = by_kubelet && pod.metadata.annotations.contains_key(MIRROR_POD);
     if EXEMPT_NAMESPACES.contains(&namespace) || is_mirror_pod {
-        return Ok(Admitted::default());
+        return Ok(AllowedPod::default());
     }
     check_results(pod)?;
     // Checked on every pod where `CrossQuota` is configured, even if nothing else of the pod concerns the door: schedulers
@@ -63,7 +63,7 @@ pub fn judge(
     let cross_quota = cross_quota::decides(pod, user, namespace, view, !concerned && !requests_devices)?;
     if !concerned && !asks_for_devices && !cross_quota {
         let mut warnings = Vec::new();
-        return Ok(Admitted {
+        return Ok(AllowedPod {
             patch: ObjectPatch::leave(pod, options, &mut warnings),
             warnings,
             resolved: None,
@@ -87,7 +87,7 @@ pub fn judge(
             check_unnamed(&request, false, view, &mut warnings)?;
         }
         check_spelling("the pod", &pod.metadata.annotations, &mut warnings);
-        return Ok(Admitted {
+        return Ok(AllowedPod {
             patch: ObjectPatch::leave(pod, options, &mut warnings),
             warnings,
             resolved: None,
@@ -114,7 +114,7 @@ pub fn judge(
             .is_some_and(|resolved| resolved.source == QueueSource::Default);
     sound.check_request(&request, managed && !is_unaccounted, view, &mut warnings)?;
     let Some(resolved) = resolved else {
-        return Ok(Admitted {
+        return Ok(AllowedPod {
             patch: ObjectPatch::hold(pod, None, cross_quota, options, &mut warnings),
             warnings,
             resolved: None,
@@ -125,7 +125,7 @@ pub fn judge(
         claims::check(pod, namespace, view, &mut warnings)?;
     }
     let queue = (!is_unaccounted).then_some(&*resolved.queue);
-    Ok(Admitted {
+    Ok(AllowedPod {
         patch: ObjectPatch::hold(pod, queue, cross_quota, options, &mut warnings),
         warnings,
         resolved: Some(resolved),
