@@ -25,8 +25,6 @@ const TERMINATING_TIMEOUT: &str = "terminatingTimeout";
 const UNNAMED_CARDS: &str = "unnamedCards";
 const UNQUEUED_CARDS: &str = "unqueuedCards";
 const INQUEUE_TIMEOUT: &str = "inqueueTimeout";
-/// The former name of [`UNNAMED_CARDS`], when it had only two values.
-const REQUIRE_CARD_NAME: &str = "requireCardName";
 const CARD_RESOURCES: &str = "cardResources";
 const CARD_DRIVERS: &str = "cardDrivers";
 const ENFORCE_CROSS_QUOTA: &str = "enforceCrossQuota";
@@ -211,11 +209,6 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
             "charge" => UnqueuedCards::Charge,
             _ => return Err(field.refuse(EXPECTED)),
         };
-    }
-    if document.take(REQUIRE_CARD_NAME).is_some() {
-        warnings.push(format!(
-            "{CARDGATE_YAML}: {REQUIRE_CARD_NAME} is no longer known and has no effect: write {UNNAMED_CARDS}: deny"
-        ));
     }
     if let Some(field) = document.take(STRICT_HIERARCHY) {
         read.strict_hierarchy = field.boolean()?;

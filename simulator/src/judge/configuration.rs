@@ -136,10 +136,7 @@ impl Configuration {
                 .ok()?,
             mgpu_by_id: said(predicates, "predicate.MGPUScheduleMode", "index") == "id",
             default_queue: said(&own, "defaultQueue", "default"),
-            unnamed: match own.get("requireCardName") {
-                Some(value) if text(value) == "true" => "deny".to_owned(),
-                _ => said(&own, "unnamedCards", "charge"),
-            },
+            unnamed: said(&own, "unnamedCards", "charge"),
             unqueued: said(&own, "unqueuedCards", "count"),
             card_resources: listed.map(text).collect(),
             cross_quota_gates: said(&own, "enforceCrossQuota", "gating") == "gating",
