@@ -1,6 +1,6 @@
 //! The mGPU arguments of the `predicates` plugin (mGPU, **Volcano Plugin Config**).
 
-use super::yaml::{Field, Section};
+use super::yaml::Section;
 use super::{ConfigurationError, SCHEDULER_CONF};
 
 /// The plugin's name.
@@ -67,15 +67,16 @@ pub(super) fn read(mut arguments: Section, warnings: &mut Vec<String>) -> Result
         read.enable = field.boolean()?;
     }
     if let Some(field) = arguments.take(POLICY) {
+        // The document writes both `binpack` and `Binpack`.
         let named = [("binpack", CardStrategy::Binpack), ("spread", CardStrategy::Spread)];
-        read.policy = one_of(&field, named, "binpack or spread")?;
+        read.policy = field.one_of(named, str::eq_ignore_ascii_case, "binpack or spread")?;
     }
     if let Some(field) = arguments.take(WEIGHT_OF_CORE) {
         read.weight_of_core = field.integer(0..=100, "a whole number from 0 to 100, in percent")?;
     }
     if let Some(field) = arguments.take(SCHEDULE_MODE) {
         let named = [("index", ScheduleMode::Index), ("id", ScheduleMode::Id)];
-        read.schedule_mode = one_of(&field, named, "index or id")?;
+        read.schedule_mode = field.one_of(named, str::eq_ignore_ascii_case, "index or id")?;
     }
     if let Some(field) = arguments.take(MAX_CONTAINERS_PER_CARD) {
         read.max_containers_per_card = field.integer(1..=u32::MAX, "a whole number, at least 1")?;
@@ -89,15 +90,4 @@ pub(super) fn read(mut arguments: Section, warnings: &mut Vec<String>) -> Result
         )
     }));
     Ok(read)
-}
-
-/// Returns the value with this name, in upper or lower case: the document writes both `binpack` and `Binpack`.
-fn one_of<T: Copy, const N: usize>(
-    field: &Field,
-    named: [(&str, T); N],
-    expected: &'static str,
-) -> Result<T, ConfigurationError> {
-    let text = field.text(expected)?;
-    let found = named.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
-    found.map(|(_, value)| *value).ok_or_else(|| field.refuse(expected))
 }

@@ -177,12 +177,8 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
         read.default_queue = queue_name(&field)?;
     }
     if let Some(field) = document.take(ADMIT_ON) {
-        const EXPECTED: &str = "fit or quota";
-        read.admit_on = match field.text(EXPECTED)? {
-            "fit" => AdmitOn::Fit,
-            "quota" => AdmitOn::Quota,
-            _ => return Err(field.refuse(EXPECTED)),
-        };
+        let named = [("fit", AdmitOn::Fit), ("quota", AdmitOn::Quota)];
+        read.admit_on = field.one_of(named, str::eq, "fit or quota")?;
     }
     if let Some(field) = document.take(RESERVATION_TIMEOUT) {
         read.reservation_timeout = timeout(&field, MIN_RESERVATION_TIMEOUT, "a time from 1s to 8760h, such as 5m")?;
@@ -194,21 +190,12 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
         read.inqueue_timeout = timeout(&field, MIN_INQUEUE_TIMEOUT, "a time from 1s to 8760h, such as 10m")?;
     }
     if let Some(field) = document.take(UNNAMED_CARDS) {
-        const EXPECTED: &str = "charge, deny or free";
-        read.unnamed_cards = match field.text(EXPECTED)? {
-            "charge" => UnnamedCards::Charge,
-            "deny" => UnnamedCards::Deny,
-            "free" => UnnamedCards::Free,
-            _ => return Err(field.refuse(EXPECTED)),
-        };
+        let named = [UnnamedCards::Charge, UnnamedCards::Deny, UnnamedCards::Free].map(|value| (value.as_str(), value));
+        read.unnamed_cards = field.one_of(named, str::eq, "charge, deny or free")?;
     }
     if let Some(field) = document.take(UNQUEUED_CARDS) {
-        const EXPECTED: &str = "count or charge";
-        read.unqueued_cards = match field.text(EXPECTED)? {
-            "count" => UnqueuedCards::Count,
-            "charge" => UnqueuedCards::Charge,
-            _ => return Err(field.refuse(EXPECTED)),
-        };
+        let named = [UnqueuedCards::Count, UnqueuedCards::Charge].map(|value| (value.as_str(), value));
+        read.unqueued_cards = field.one_of(named, str::eq, "count or charge")?;
     }
     if let Some(field) = document.take(STRICT_HIERARCHY) {
         read.strict_hierarchy = field.boolean()?;
@@ -258,12 +245,8 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
 }
 
 fn enforcement(field: &Field) -> Result<Enforcement, ConfigurationError> {
-    const EXPECTED: &str = "gating or extender";
-    match field.text(EXPECTED)? {
-        "gating" => Ok(Enforcement::Gating),
-        "extender" => Ok(Enforcement::Extender),
-        _ => Err(field.refuse(EXPECTED)),
-    }
+    let named = [("gating", Enforcement::Gating), ("extender", Enforcement::Extender)];
+    field.one_of(named, str::eq, "gating or extender")
 }
 
 fn timeout(field: &Field, least: Duration, expected: &'static str) -> Result<Duration, ConfigurationError> {

@@ -247,6 +247,19 @@ impl Field {
         }
     }
 
+    /// Returns the value that the text names. `is_name` compares the two, since not every key makes a difference between upper
+    /// and lower case.
+    pub(super) fn one_of<T, const N: usize>(
+        &self,
+        named: [(&str, T); N],
+        is_name: fn(&str, &str) -> bool,
+        expected: &'static str,
+    ) -> Result<T, ConfigurationError> {
+        let text = self.text(expected)?;
+        let found = named.into_iter().find(|(name, _)| is_name(text, name));
+        found.map(|(_, value)| value).ok_or_else(|| self.refuse(expected))
+    }
+
     /// Returns text or a number, as text.
     pub(super) fn scalar(&self, expected: &'static str) -> Result<String, ConfigurationError> {
         match &self.value {
