@@ -184,41 +184,19 @@ fn look_at_template(
         own: annotation(QUEUE_NAME).map(|queue| (queue, QueueSource::Template)),
         group: group.filter(|name| looks.at_group(name)),
     };
-    let resolved = find(&naming, namespace, view, &mut Vec::new());
-    let resolved = match resolved {
-        Ok(resolved) => Some(resolved),
-        Err(Stop::Denied(denial)) => {
-            findings.warnings.push(Warning::Template {
-                place: place.to_owned(),
-                denial,
-            });
-            None
-        }
-        Err(stop) => return Err(stop),
-    };
+    let found = find(&naming, namespace, view, &mut Vec::new());
+    let resolved = or_warning(found, place, &mut findings.warnings)?;
     if let Some(resolved) = resolved.as_ref().filter(|_| naming.own.is_some() && kind != "Job") {
-        match check_access(resolved, namespace, view, &mut findings.warnings) {
-            Ok(()) => {}
-            Err(Stop::Denied(denial)) => findings.warnings.push(Warning::Template {
-                place: place.to_owned(),
-                denial,
-            }),
-            Err(stop) => return Err(stop),
-        }
+        let checked = check_access(resolved, namespace, view, &mut findings.warnings);
+        or_warning(checked, place, &mut findings.warnings)?;
     }
     let cardgate = &view.configuration().cardgate;
     let names_queue = resolved.is_some_and(|resolved| resolved.source != QueueSource::Default);
     let is_charged =
         is_volcanos(place) || names_queue || group.is_some() || cardgate.unqueued_cards == UnqueuedCards::Charge;
     if (is_charged || annotation(CARD_NAME).is_some()) && looks.at_claims_of(template) {
-        match claims::check(template, namespace, view, &mut findings.warnings) {
-            Ok(()) => {}
-            Err(Stop::Denied(denial)) => findings.warnings.push(Warning::Template {
-                place: place.to_owned(),
-                denial,
-            }),
-            Err(stop) => return Err(stop),
-        }
+        let checked = claims::check(template, namespace, view, &mut findings.warnings);
+        or_warning(checked, place, &mut findings.warnings)?;
     }
     let request = check_template(place, template, false, is_charged, view, findings);
     let requested = request.as_ref().map(|request| card_resources(request, view));
@@ -234,6 +212,21 @@ fn look_at_template(
         });
     }
     Ok(requested.is_some())
+}
+
+/// Turns a denial into a warning about the template. Its pods would be refused for it, which their author would learn of late.
+fn or_warning<T>(judged: Result<T, Stop>, place: &str, warnings: &mut Vec<Warning>) -> Result<Option<T>, Stop> {
+    match judged {
+        Ok(judged) => Ok(Some(judged)),
+        Err(Stop::Denied(denial)) => {
+            warnings.push(Warning::Template {
+                place: place.to_owned(),
+                denial,
+            });
+            Ok(None)
+        }
+        Err(stop) => Err(stop),
+    }
 }
 
 /// Where the annotations of an object's pods belong, and which annotations the pods have.
