@@ -9,6 +9,7 @@ mod cluster;
 mod complete;
 mod door;
 mod failure;
+mod files;
 mod history;
 mod known;
 mod lint;

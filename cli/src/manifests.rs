@@ -1,12 +1,13 @@
 //! Reads the manifests of files, directories and the input, one object each.
 
-use std::io::Read as _;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use crds::bounds::excerpt;
 use serde_json::Value;
 use thiserror::Error;
+
+use crate::files::{FileError, is_input, read_text, shown};
 
 /// The longest file that is read: some ten thousand manifests.
 const LONGEST: u64 = 64 << 20;
@@ -48,10 +49,8 @@ const READ_MAPS: [&str; 7] = [
 /// Why manifests can't be read.
 #[derive(Debug, Error)]
 pub enum ManifestError {
-    #[error("{0}: {1}")]
-    File(String, io::Error),
-    #[error("{0} has more than {LONGEST} bytes")]
-    TooLong(String),
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("{0} has more than {MOST_FILES} files")]
     TooManyFiles(String),
     #[error("{0} is no YAML or JSON: {1}")]
@@ -153,7 +152,7 @@ pub fn read(paths: &[PathBuf], recursive: bool) -> Result<Vec<Manifest>, Manifes
     for path in paths {
         let before = manifests.len();
         for file in files(path, recursive)? {
-            read_file(&file, &mut manifests)?;
+            of_text(&read_text(&file, LONGEST)?, &shown(&file), &mut manifests)?;
         }
         if manifests.len() == before {
             return Err(ManifestError::Empty(shown(path)));
@@ -162,24 +161,12 @@ pub fn read(paths: &[PathBuf], recursive: bool) -> Result<Vec<Manifest>, Manifes
     Ok(manifests)
 }
 
-fn shown(path: &Path) -> String {
-    if is_input(path) {
-        "the input".to_owned()
-    } else {
-        path.display().to_string()
-    }
-}
-
-fn is_input(path: &Path) -> bool {
-    path.as_os_str() == "-"
-}
-
 /// Returns the files that a path stands for, in the order of their names.
 fn files(path: &Path, recursive: bool) -> Result<Vec<PathBuf>, ManifestError> {
     if is_input(path) || !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let failed = |error| ManifestError::File(shown(path), error);
+    let failed = |error| FileError::Unreadable(shown(path), error);
     let (mut found, mut directories) = (Vec::new(), vec![path.to_owned()]);
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(&directory).map_err(failed)? {
@@ -203,25 +190,6 @@ fn files(path: &Path, recursive: bool) -> Result<Vec<PathBuf>, ManifestError> {
 fn has_ending(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str());
     ending.is_some_and(|ending| ENDINGS.contains(&ending))
-}
-
-fn read_file(path: &Path, manifests: &mut Vec<Manifest>) -> Result<(), ManifestError> {
-    let file = shown(path);
-    let text = read_text(path).map_err(|error| ManifestError::File(file.clone(), error))?;
-    if text.len() as u64 > LONGEST {
-        return Err(ManifestError::TooLong(file));
-    }
-    of_text(&text, &file, manifests)
-}
-
-fn read_text(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    if is_input(path) {
-        io::stdin().take(LONGEST + 1).read_to_string(&mut text)?;
-    } else {
-        fs::File::open(path)?.take(LONGEST + 1).read_to_string(&mut text)?;
-    }
-    Ok(text)
 }
 
 fn of_text(text: &str, file: &str, manifests: &mut Vec<Manifest>) -> Result<(), ManifestError> {

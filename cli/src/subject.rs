@@ -1,13 +1,13 @@
 //! What the user asks about: by name, or as a manifest.
 
-use std::io::Read as _;
 use std::path::Path;
-use std::{fs, io};
 
 use crds::card_review::{CardReviewSpec, ReviewedWorkload};
 use crds::made::{NoPod, made_by};
 use serde_json::Value;
 use thiserror::Error;
+
+use crate::files::{FileError, read_text, shown};
 
 /// The longest file that is read. etcd allows no longer manifest.
 const LONGEST: u64 = 3 << 20;
@@ -45,10 +45,8 @@ pub enum SubjectError {
          name it, such as RayCluster"
     )]
     NoKind(String, String),
-    #[error("{0}: {1}")]
-    File(String, io::Error),
-    #[error("{0} has more than {LONGEST} bytes: a manifest is shorter")]
-    TooLong(String),
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("{0} is no YAML or JSON: {1}")]
     Syntax(String, Box<serde_saphyr::Error>),
     #[error("{0} has no manifest in it")]
@@ -138,30 +136,7 @@ pub fn typed(kind: &str) -> String {
 
 /// Reads the manifests of a file as subjects; `-` is the input.
 pub fn of_file(path: &Path) -> Result<InFile, SubjectError> {
-    let shown = if is_input(path) {
-        "the input".to_owned()
-    } else {
-        path.display().to_string()
-    };
-    let text = read(path).map_err(|error| SubjectError::File(shown.clone(), error))?;
-    if text.len() as u64 > LONGEST {
-        return Err(SubjectError::TooLong(shown));
-    }
-    of_text(&text, shown)
-}
-
-fn is_input(path: &Path) -> bool {
-    path.as_os_str() == "-"
-}
-
-fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    if is_input(path) {
-        io::stdin().take(LONGEST + 1).read_to_string(&mut text)?;
-    } else {
-        fs::File::open(path)?.take(LONGEST + 1).read_to_string(&mut text)?;
-    }
-    Ok(text)
+    of_text(&read_text(path, LONGEST)?, shown(path))
 }
 
 fn of_text(text: &str, shown: String) -> Result<InFile, SubjectError> {
