@@ -46,10 +46,12 @@ pub enum Failure {
         "you may not ask why something waits in namespace {0} (create cardreviews): ask its owner for the ClusterRole view, edit or {ASK} there"
     )]
     MayNotAsk(String),
+    /// Cardgate knows nothing of that name, in its own words.
     #[error("{0}")]
     Unknown(String),
     #[error("there is no namespace {0}")]
     NamespaceUnknown(String),
+    /// Cardgate can't answer the question as it stands, in its own words.
     #[error("{0}")]
     Refused(String),
     #[error(
@@ -62,6 +64,7 @@ pub enum Failure {
          of them leads"
     )]
     NobodyAnswers(String),
+    /// Cardgate failed on the question, in its own words.
     #[error("{0}")]
     NotAnswered(String),
     #[error(transparent)]
@@ -70,6 +73,7 @@ pub enum Failure {
     Manifest(#[from] ManifestError),
     #[error(transparent)]
     Change(#[from] ChangeError),
+    /// A manifest that is asked about names a `PriorityClass` that does not exist.
     #[error("{0}")]
     NoClass(String),
     #[error(
@@ -86,6 +90,7 @@ pub enum Failure {
     Unauthorized(String),
     #[error("{what} can't be read: {error}")]
     Api { what: &'static str, error: String },
+    /// Cardgate can't be removed, or not all of it.
     #[error("{0}")]
     Removal(String),
     #[error("nothing was changed: confirm with --yes")]
@@ -116,35 +121,32 @@ const NOT_KNOWN: u16 = 404;
 /// The status of a review that can be answered later.
 const ASK_AGAIN: u16 = 409;
 /// The status of a review that the operator failed on.
-const FELL: u16 = 500;
+const FAILED: u16 = 500;
 
 impl Failure {
     /// Why `what` could not be listed; `role` allows it.
     pub fn of_list(what: &'static str, role: &'static str, error: &kube::Error) -> Self {
-        match error {
-            error if lacks_right(error) => Self::Forbidden { what, role },
-            kube::Error::Api(status) if status.code == 404 => Self::NotInstalled(what),
-            error => Self::of_anything(what, error),
-        }
+        Self::of_any_list(what, error, Self::Forbidden { what, role })
     }
 
     /// Why `what` of a namespace, or of all namespaces, could not be listed.
     pub fn of_list_in(what: &'static str, namespace: Option<&str>, error: &kube::Error) -> Self {
-        match (error, namespace) {
-            (error, Some(namespace)) if lacks_right(error) => Self::ForbiddenIn {
-                what,
-                namespace: namespace.to_owned(),
-            },
-            (error, None) if lacks_right(error) => Self::ForbiddenEverywhere(what),
-            (kube::Error::Api(status), _) if status.code == 404 => Self::NotInstalled(what),
-            (error, _) => Self::of_anything(what, error),
-        }
+        let forbidden = match namespace.map(str::to_owned) {
+            Some(namespace) => Self::ForbiddenIn { what, namespace },
+            None => Self::ForbiddenEverywhere(what),
+        };
+        Self::of_any_list(what, error, forbidden)
     }
 
     /// Why a simulation can't read all objects of a kind.
     pub fn of_everything(what: &'static str, error: &kube::Error) -> Self {
+        Self::of_any_list(what, error, Self::MayNotSimulate(what))
+    }
+
+    /// Why `what` could not be listed; `forbidden` says it of a user who has no right to.
+    fn of_any_list(what: &'static str, error: &kube::Error, forbidden: Self) -> Self {
         match error {
-            error if lacks_right(error) => Self::MayNotSimulate(what),
+            error if lacks_right(error) => forbidden,
             kube::Error::Api(status) if status.code == 404 => Self::NotInstalled(what),
             error => Self::of_anything(what, error),
         }
@@ -160,7 +162,7 @@ impl Failure {
         match (said, status.code) {
             (Some(said), NOT_KNOWN) => Self::Unknown(said.to_owned()),
             (Some(said), ASK_AGAIN) => Self::NobodyAnswers(said.to_owned()),
-            (Some(said), FELL) => Self::NotAnswered(said.to_owned()),
+            (Some(said), FAILED) => Self::NotAnswered(said.to_owned()),
             (Some(said), _) => Self::Refused(said.to_owned()),
             (None, _) if lacks_right(error) => Self::MayNotAsk(namespace.to_owned()),
             (None, _) if is_refused => Self::RefusedByOthers(status.message.clone()),
