@@ -11,6 +11,8 @@ use crate::terminal::{safe, safe_json, safe_line};
 
 /// The gap between two columns.
 const GAP: &str = "   ";
+/// Stands in a table where there is nothing to show.
+pub const DASH: &str = "-";
 
 /// An answer: tables for people, and the same as data.
 #[derive(Debug, Default)]
@@ -75,6 +77,11 @@ impl Answer {
             Some(Output::Yaml) => serde_saphyr::to_string(&harmless(&self.data)).map_err(io::Error::other)?,
         })
     }
+}
+
+/// Formats a number of which there may be none to show, as where something is unlimited or the user may not see it.
+pub fn number_or_dash(number: Option<i64>) -> String {
+    number.map_or_else(|| DASH.to_owned(), |number| number.to_string())
 }
 
 /// Returns data without characters that a terminal obeys, since YAML need not escape all of them.

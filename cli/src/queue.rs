@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::cluster::Cluster;
 use crate::failure::Failure;
-use crate::print::Answer;
+use crate::print::{Answer, DASH, number_or_dash};
 
 /// How long a list of cards may be in the table of all queues, in characters, so that a line fits 120.
 const COLUMN: usize = 34;
@@ -79,7 +79,7 @@ fn of_all(rows: &[Row]) -> Result<Answer, Failure> {
         .iter()
         .map(|row| {
             let of_usage =
-                |text: fn(&CardUsageStatus) -> String| row.usage.as_ref().map_or_else(|| "-".to_owned(), text);
+                |text: fn(&CardUsageStatus) -> String| row.usage.as_ref().map_or_else(|| DASH.to_owned(), text);
             [
                 row.queue.clone(),
                 in_a_column(row.quota.iter().map(|(card, amount)| (card, *amount)), COLUMN),
@@ -137,7 +137,7 @@ fn of_one(row: &Row) -> Result<Answer, Failure> {
         .map(|card| {
             [
                 card.name.clone(),
-                in_a_cell(card.quota),
+                number_or_dash(card.quota),
                 card.allocated.to_string(),
                 card.waiting.to_string(),
                 card.requested.to_string(),
@@ -187,11 +187,6 @@ fn in_brief(missing: &str) -> String {
         shown.push_str(word);
     }
     shown
-}
-
-/// Formats an amount that may be unlimited.
-pub fn in_a_cell(amount: Option<i64>) -> String {
-    amount.map_or_else(|| "-".to_owned(), |amount| amount.to_string())
 }
 
 /// Formats cards in one line, as `kubectl get` shows them.

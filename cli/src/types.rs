@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::cluster::Cluster;
 use crate::failure::Failure;
-use crate::print::Answer;
+use crate::print::{Answer, DASH};
 use crate::queue;
 use crate::who::on_no_node;
 
@@ -38,8 +38,6 @@ struct Types {
     cards: Vec<Row>,
 }
 
-/// Shown as quota if no queue is meant.
-const NO_QUEUE: &str = "-";
 /// Shown as quota if the queue's quota does not name the card.
 const UNNAMED: &str = "<none>";
 
@@ -116,7 +114,7 @@ pub async fn answer(cluster: &Cluster, queue: Option<&str>) -> Result<Answer, Fa
     let mut answer = Answer::new(&shown).map_err(|error| Failure::unprintable(&error))?;
     answer.notes = notes;
     // No queue at all is shown differently from a queue that may have none.
-    let unnamed = if shown.queue.is_some() { UNNAMED } else { NO_QUEUE };
+    let unnamed = if shown.queue.is_some() { UNNAMED } else { DASH };
     let quota_column = shown
         .queue
         .as_ref()
@@ -133,9 +131,9 @@ pub async fn answer(cluster: &Cluster, queue: Option<&str>) -> Result<Answer, Fa
                 if row.kind.is_some() {
                     row.resource.clone()
                 } else {
-                    "-".to_owned()
+                    DASH.to_owned()
                 },
-                row.kind.map_or_else(|| "-".to_owned(), |kind| kind.to_string()),
+                row.kind.map_or_else(|| DASH.to_owned(), |kind| kind.to_string()),
                 row.nodes.to_string(),
                 row.problems.clone(),
             ]

@@ -9,8 +9,7 @@ use serde::Serialize;
 
 use crate::cluster::Cluster;
 use crate::failure::Failure;
-use crate::print::Answer;
-use crate::queue::in_a_cell;
+use crate::print::{Answer, number_or_dash};
 
 /// What the pods of one queue itself have of the card. Those of queues below it are listed under these queues.
 #[derive(Debug, Serialize)]
@@ -98,7 +97,7 @@ pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
             [
                 holder.queue.clone(),
                 holder.allocated.to_string(),
-                in_a_cell(holder.quota),
+                number_or_dash(holder.quota),
                 holder.waiting.to_string(),
                 holder.requested.to_string(),
                 holder.share.clone(),

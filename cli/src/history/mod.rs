@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::cluster::Cluster;
 use crate::failure::Failure;
-use crate::print::Answer;
+use crate::print::{Answer, DASH};
 
 /// The name under which the operator reports its events.
 const REPORTER: &str = "card.volcano.sh/operator";
@@ -140,11 +140,11 @@ pub async fn answer(cluster: &Cluster, since: SignedDuration, everywhere: bool) 
     }
     let row = |entry: &Entry| {
         [
-            entry.namespace.clone().unwrap_or_else(|| "-".to_owned()),
+            entry.namespace.clone().unwrap_or_else(|| DASH.to_owned()),
             seconds(entry.time).to_string(),
             format!("{:?}", entry.what),
             entry.name.clone(),
-            entry.by.clone().unwrap_or_else(|| "-".to_owned()),
+            entry.by.clone().unwrap_or_else(|| DASH.to_owned()),
             entry.details.clone(),
             format!("{:?}", entry.source),
         ]

@@ -19,7 +19,7 @@ use crate::door::Door;
 use crate::failure::Failure;
 use crate::lint::REFUSED;
 use crate::manifests::Manifest;
-use crate::print::Answer;
+use crate::print::{Answer, DASH};
 use crate::why::{NEVER, WAITS};
 use run::Run;
 use there::Named;
@@ -211,7 +211,7 @@ fn show(report: &Report, answer: &mut Answer) {
 
 /// Shows admitted pods. Most of them have no choice of cards, and no scores that are worth a column.
 fn show_admitted(admitted: &[Admitted], answer: &mut Answer) {
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| DASH.to_owned());
     let row = |row: &Admitted| {
         let pod = format!("{}/{}", row.namespace, row.pod);
         let card = or_dash(row.card.clone());

@@ -15,10 +15,10 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::bar::{self, Part};
-use super::shown;
 use super::state::State;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
+use crate::print::number_or_dash;
 use crate::terminal::safe_line;
 
 /// How often the cluster is asked.
@@ -205,7 +205,7 @@ fn lines(state: &State, width: usize) -> Vec<Line<'static>> {
     lines.push(Line::default());
     lines.extend(head("QUEUES", bar::OF_QUEUES));
     for queue in &state.queues {
-        let (quota, deserved) = (shown(queue.quota), shown(queue.deserved));
+        let (quota, deserved) = (number_or_dash(queue.quota), number_or_dash(queue.deserved));
         let numbers = match (queue.used, queue.waiting) {
             (Some(used), Some(waiting)) => format!("{used} of {quota}, deserves {deserved}, {waiting} waiting"),
             _ => format!("quota {quota}, deserves {deserved}"),

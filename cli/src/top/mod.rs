@@ -8,15 +8,13 @@ use std::io::{self, IsTerminal as _};
 
 use crate::cluster::Cluster;
 use crate::failure::Failure;
-use crate::print::Answer;
+use crate::print::{Answer, DASH, number_or_dash};
 use crate::types;
 use bar::Part;
 use state::State;
 
 /// The width of a bar in a table.
 const WIDTH: usize = 20;
-/// Shown for a number that the user may not see, or that does not exist.
-const UNSEEN: &str = "-";
 
 /// Shows the state of this moment or, with `watch`, the live view until the user leaves.
 pub async fn answer(cluster: &Cluster, watch: bool) -> Result<Answer, Failure> {
@@ -66,13 +64,13 @@ fn printed(state: &State) -> Result<Answer, Failure> {
                 queue.card.clone(),
                 queue
                     .used
-                    .map_or_else(|| UNSEEN.to_owned(), |_| text(&bar::of_queue(queue, WIDTH))),
-                shown(queue.used),
-                shown(queue.borrowed),
+                    .map_or_else(|| DASH.to_owned(), |_| text(&bar::of_queue(queue, WIDTH))),
+                number_or_dash(queue.used),
+                number_or_dash(queue.borrowed),
                 queue.guaranteed.to_string(),
-                shown(queue.deserved),
-                shown(queue.quota),
-                shown(queue.waiting),
+                number_or_dash(queue.deserved),
+                number_or_dash(queue.quota),
+                number_or_dash(queue.waiting),
             ]
         })
         .collect();
@@ -110,10 +108,6 @@ fn printed(state: &State) -> Result<Answer, Failure> {
         answer.line(&format!("\nnot shown: {unseen}"));
     }
     Ok(answer)
-}
-
-fn shown(number: Option<i64>) -> String {
-    number.map_or_else(|| UNSEEN.to_owned(), |number| number.to_string())
 }
 
 fn text(parts: &[Part]) -> String {
