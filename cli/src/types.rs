@@ -74,13 +74,21 @@ async fn meant(cluster: &Cluster, asked: Option<&str>) -> Result<(Option<(String
 pub async fn answer(cluster: &Cluster, queue: Option<&str>) -> Result<Answer, Failure> {
     let types = cluster.card_types().await?;
     let (meant, notes) = meant(cluster, queue).await?;
-    let (queue, quotas) = meant.unzip();
     // Not every user may see what queues hold.
     let gone = match cluster.usages_of_queues().await {
         Ok(usages) => on_no_node(&types, &usages),
         Err(Failure::Forbidden { .. }) => BTreeMap::new(),
         Err(failure) => return Err(failure),
     };
+    let mut answer = printed(&shown(types, gone, meant))?;
+    answer.notes = notes;
+    Ok(answer)
+}
+
+/// Returns what is shown: the cards of nodes, then those that are held but `gone` from all nodes, with the quotas of the queue
+/// that is meant.
+fn shown(types: Vec<CardType>, gone: BTreeMap<String, i64>, meant: Option<(String, Quotas)>) -> Types {
+    let (queue, quotas) = meant.unzip();
     let quota = |card: &str| quotas.as_ref().and_then(|quotas| quotas.get(card).copied());
     let row = |card: CardType| {
         let status = card.status.unwrap_or_default();
@@ -107,12 +115,14 @@ pub async fn answer(cluster: &Cluster, queue: Option<&str>) -> Result<Answer, Fa
         nodes: 0,
         problems: ON_NO_NODE.to_owned(),
     });
-    let shown = Types {
+    Types {
         cards: types.into_iter().map(row).chain(gone).collect(),
         queue,
-    };
-    let mut answer = Answer::new(&shown).map_err(|error| Failure::unprintable(&error))?;
-    answer.notes = notes;
+    }
+}
+
+fn printed(shown: &Types) -> Result<Answer, Failure> {
+    let mut answer = Answer::new(shown).map_err(|error| Failure::unprintable(&error))?;
     // No queue at all is shown differently from a queue that may have none.
     let unnamed = if shown.queue.is_some() { UNNAMED } else { DASH };
     let quota_column = shown

@@ -60,16 +60,20 @@ pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
     }
     let queues = queues.map(|usages| holders(usages, card));
     let status = found.and_then(|found| found.status.clone()).unwrap_or_default();
-    let shown = Holders {
+    let mut answer = printed(&Holders {
         card: card.to_owned(),
         kind: found.map(|found| found.spec.kind),
         total: status.total,
         free: status.free,
         unaccounted: status.unaccounted,
         queues,
-    };
-    let mut answer = Answer::new(&shown).map_err(|error| Failure::unprintable(&error))?;
+    })?;
     answer.notes.extend(note);
+    Ok(answer)
+}
+
+fn printed(shown: &Holders) -> Result<Answer, Failure> {
+    let mut answer = Answer::new(shown).map_err(|error| Failure::unprintable(&error))?;
     answer.line(&match shown.kind {
         Some(kind) => format!(
             "{}: {} of {} free, {} charged to no queue",
@@ -83,7 +87,7 @@ pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
             shown.card
         ),
     });
-    let Some(queues) = shown.queues else {
+    let Some(queues) = &shown.queues else {
         return Ok(answer);
     };
     answer.line("");
