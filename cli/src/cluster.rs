@@ -88,7 +88,7 @@ impl Cluster {
     }
 
     /// Checks that the API server answers at all.
-    pub async fn is_there(&self) -> Result<(), Failure> {
+    pub async fn check_reachable(&self) -> Result<(), Failure> {
         let version = self.client.apiserver_version().await;
         version
             .map(drop)

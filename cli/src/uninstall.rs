@@ -14,7 +14,7 @@ const YES: &str = "yes";
 
 /// Removes Cardgate, if the user confirms it.
 pub async fn answer(cluster: &Cluster, removal: &Removal, is_sure: bool) -> Result<Answer, Failure> {
-    cluster.is_there().await?;
+    cluster.check_reachable().await?;
     if !is_sure && !removal.dry_run {
         confirm(removal.queues)?;
     }

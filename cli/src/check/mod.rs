@@ -72,7 +72,7 @@ impl fmt::Display for Result {
 
 /// Does all checks.
 pub async fn answer(cluster: &Cluster) -> std::result::Result<Answer, Failure> {
-    cluster.is_there().await?;
+    cluster.check_reachable().await?;
     let installed = installed::look(cluster).await?;
     let mut findings = installed::findings(&installed);
     findings.extend(doors::findings(cluster, &installed).await);
