@@ -24,7 +24,7 @@ pub struct Cli {
     #[command(subcommand)]
     pub task: Option<Task>,
 
-    /// Those of both programs.
+    /// The flags that both programs have.
     #[command(flatten)]
     pub common: CommonFlags,
 

@@ -35,7 +35,7 @@ pub struct Flags {
     /// How long to go on serving after SIGTERM, until every API server knows that this replica is going.
     #[arg(long, env, value_name = "SECONDS", default_value_t = 5)]
     pub shutdown_delay: u64,
-    /// Those of both programs.
+    /// The flags that both programs have.
     #[command(flatten)]
     pub common: CommonFlags,
 }
