@@ -6,9 +6,7 @@ use std::fmt::Display;
 use crds::keys;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
-use k8s_openapi::api::core::v1::{
-    Container, Pod, PodSchedulingGate, PodSpec, PodTemplateSpec, ResourceRequirements, Toleration,
-};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSchedulingGate, PodSpec, PodTemplateSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::ObjectMeta;
@@ -127,18 +125,6 @@ impl PodBuilder {
     #[must_use]
     pub fn priority_class(mut self, name: &str) -> Self {
         self.spec.priority_class_name = Some(name.to_owned());
-        self
-    }
-
-    /// Tolerates every taint of that key.
-    #[must_use]
-    pub fn tolerate(mut self, key: &str) -> Self {
-        let toleration = Toleration {
-            key: Some(key.to_owned()),
-            operator: Some("Exists".to_owned()),
-            ..Toleration::default()
-        };
-        self.spec.tolerations.get_or_insert_default().push(toleration);
         self
     }
 
