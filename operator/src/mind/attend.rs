@@ -25,7 +25,7 @@ use crate::event::Event;
 use crate::extender::Question;
 use crate::lease::Leadership;
 use crate::metrics::Stumble;
-use crate::observe::{Ears, observe};
+use crate::observe::{Sinks, observe};
 use crate::pulse::{self, Liveness, Pulse};
 use crate::review::{Exit, Inquiry};
 use crate::shutdown::Stop;
@@ -206,7 +206,7 @@ impl Attendant {
             Arc::clone(&self.configured),
             Arc::clone(&self.outlets.readiness),
             mind.pods_wanted(),
-            Ears {
+            Sinks {
                 events,
                 metrics: Arc::clone(&self.outlets.metrics),
             },
@@ -278,13 +278,13 @@ async fn feed(
     configured: Arc<Configured>,
     readiness: Arc<Readiness>,
     pods_wanted: Arc<Notify>,
-    ears: Ears,
+    sinks: Sinks,
 ) {
     let is_configured = SetOnce::new();
     tokio::select! {
         biased;
-        () = configure(&configured, &ears.events, &is_configured) => {}
-        () = look(client, leadership, &is_configured, &readiness, &pods_wanted, ears.clone()) => {}
+        () = configure(&configured, &sinks.events, &is_configured) => {}
+        () = look(client, leadership, &is_configured, &readiness, &pods_wanted, sinks.clone()) => {}
     }
 }
 
@@ -316,15 +316,15 @@ async fn look(
     is_configured: &SetOnce<()>,
     readiness: &Readiness,
     pods_wanted: &Notify,
-    ears: Ears,
+    sinks: Sinks,
 ) {
     if leadership.changes().wait_for(|leads| *leads).await.is_ok() {
         for kind in Kind::ALL {
             readiness.awaits(kind.plural());
         }
         is_configured.wait().await;
-        let events = ears.events.clone();
-        Box::pin(observe(client, ears, pods_wanted)).await;
+        let events = sinks.events.clone();
+        Box::pin(observe(client, sinks, pods_wanted)).await;
         if events.is_closed() {
             // The mind fell, and its attendant sees it.
             std::future::pending::<()>().await;

@@ -48,7 +48,7 @@ const LISTED_AGAIN: Duration = Duration::from_secs(1);
 
 /// Where observations go.
 #[derive(Clone)]
-pub struct Ears {
+pub struct Sinks {
     /// The events for the mind.
     pub events: mpsc::Sender<Event>,
     /// Where interrupted watches are counted.
@@ -58,7 +58,7 @@ pub struct Ears {
 /// Watches until the receiver is dropped. Each kind is listed after the kinds that it refers to: groups after namespaces and queues, Jobs
 /// after groups, claims after devices and classes, and pods, which hold what is counted, after all of them. Pods are listed once more each
 /// time that `asked` is notified.
-pub async fn observe(client: Client, ears: Ears, asked: &Notify) {
+pub async fn observe(client: Client, sinks: Sinks, asked: &Notify) {
     let client = that_reads_again(client);
     let (nodes, queues, namespaces) = (Listed::default(), Listed::default(), Listed::default());
     let (groups, jobs, pods) = (Listed::default(), Listed::default(), Listed::default());
@@ -69,7 +69,7 @@ pub async fn observe(client: Client, ears: Ears, asked: &Notify) {
             Api::<ObservedNode>::all(client.clone()),
             in_pages(),
             Kind::Node,
-            &ears,
+            &sinks,
             &nodes,
             node_event
         ),
@@ -77,7 +77,7 @@ pub async fn observe(client: Client, ears: Ears, asked: &Notify) {
             Api::<DeserializeGuard<Queue>>::all(client.clone()),
             in_pages(),
             Kind::Queue,
-            &ears,
+            &sinks,
             &queues,
             queue_event
         ),
@@ -85,7 +85,7 @@ pub async fn observe(client: Client, ears: Ears, asked: &Notify) {
             Api::<ObservedNamespace>::all(client.clone()),
             in_pages(),
             Kind::Namespace,
-            &ears,
+            &sinks,
             &namespaces,
             namespace_event
         ),
@@ -95,7 +95,7 @@ pub async fn observe(client: Client, ears: Ears, asked: &Notify) {
                 Api::<ObservedGroup>::all(client.clone()),
                 in_small_pages(),
                 Kind::PodGroup,
-                &ears,
+                &sinks,
                 &groups,
                 group_event
             )
@@ -106,19 +106,19 @@ pub async fn observe(client: Client, ears: Ears, asked: &Notify) {
                 Api::<ObservedJob>::all(client.clone()),
                 in_small_pages(),
                 Kind::Job,
-                &ears,
+                &sinks,
                 &jobs,
                 job_event
             )
         ),
-        observe_devices(&client, &ears, &jobs, &claims),
+        observe_devices(&client, &sinks, &jobs, &claims),
         after(
             [&nodes, &claims],
             anew_when(asked, || watch(
                 Api::<ObservedPod>::all(client.clone()),
                 in_small_pages().fields(PODS_NOT_OVER),
                 Kind::Pod,
-                &ears,
+                &sinks,
                 &pods,
                 pod_event
             ))
@@ -129,7 +129,7 @@ pub async fn observe(client: Client, ears: Ears, asked: &Notify) {
                 Api::<ObservedPod>::all(client.clone()),
                 in_small_pages().fields(PODS_SUCCEEDED),
                 Kind::SucceededPod,
-                &ears,
+                &sinks,
                 &succeeded,
                 succeeded_pod_event
             )
@@ -138,14 +138,14 @@ pub async fn observe(client: Client, ears: Ears, asked: &Notify) {
 }
 
 /// Watches the objects of Dynamic Resource Allocation. Claims are listed after the devices and classes that they request, and after Jobs.
-async fn observe_devices(client: &Client, ears: &Ears, jobs: &Listed, claims: &Listed) {
+async fn observe_devices(client: &Client, sinks: &Sinks, jobs: &Listed, claims: &Listed) {
     let (slices, classes, taint_rules) = (Listed::default(), Listed::default(), Listed::default());
     tokio::join!(
         watch(
             Api::<ObservedSlice>::all(client.clone()),
             in_pages(),
             Kind::ResourceSlice,
-            ears,
+            sinks,
             &slices,
             slice_event
         ),
@@ -153,7 +153,7 @@ async fn observe_devices(client: &Client, ears: &Ears, jobs: &Listed, claims: &L
             Api::<ObservedClass>::all(client.clone()),
             in_pages(),
             Kind::DeviceClass,
-            ears,
+            sinks,
             &classes,
             class_event
         ),
@@ -161,7 +161,7 @@ async fn observe_devices(client: &Client, ears: &Ears, jobs: &Listed, claims: &L
             Api::<ObservedTaintRule>::all(client.clone()),
             in_pages(),
             Kind::DeviceTaintRule,
-            ears,
+            sinks,
             &taint_rules,
             taint_rule_event
         ),
@@ -171,7 +171,7 @@ async fn observe_devices(client: &Client, ears: &Ears, jobs: &Listed, claims: &L
                 Api::<ObservedClaim>::all(client.clone()),
                 in_small_pages(),
                 Kind::ResourceClaim,
-                ears,
+                sinks,
                 claims,
                 claim_event
             )
@@ -207,7 +207,7 @@ async fn watch<K>(
     api: Api<K>,
     config: watcher::Config,
     kind: Kind,
-    ears: &Ears,
+    sinks: &Sinks,
     listed: &Listed,
     translate: impl Fn(Change<K>) -> Observation,
 ) where
@@ -226,7 +226,7 @@ async fn watch<K>(
                 // The next try sees objects that are created before it.
                 Meaning::NotThere => Observation::NotInstalled(kind),
                 Meaning::AsBefore => {
-                    ears.metrics.watch_error(&error);
+                    sinks.metrics.watch_error(&error);
                     if let Some(warning) = absence.take_warning_of_unknown() {
                         tracing::warn!(kind = kind.plural(), error = plain(&error), "{warning}");
                     }
@@ -238,7 +238,7 @@ async fn watch<K>(
                     continue;
                 }
                 Meaning::Forbidden => {
-                    ears.metrics.watch_error(&error);
+                    sinks.metrics.watch_error(&error);
                     if let Some(warning) = absence.take_warning() {
                         tracing::warn!(kind = kind.plural(), error = plain(&error), "{warning}");
                     }
@@ -248,7 +248,7 @@ async fn watch<K>(
                     Observation::NotInstalled(kind)
                 }
                 Meaning::Interrupted => {
-                    ears.metrics.watch_error(&error);
+                    sinks.metrics.watch_error(&error);
                     tracing::warn!(
                         kind = kind.plural(),
                         error = plain(&error),
@@ -262,7 +262,7 @@ async fn watch<K>(
             absence.is_there();
         }
         let list_ends = matches!(observation, Observation::ListEnds(_) | Observation::NotInstalled(_));
-        if ears.events.send(Event::Observed(observation)).await.is_err() {
+        if sinks.events.send(Event::Observed(observation)).await.is_err() {
             return;
         }
         if list_ends {

@@ -47,14 +47,14 @@ struct Heard {
 fn hear(codes: Vec<u16>) -> Heard {
     let (sender, events) = mpsc::channel(1);
     let metrics = Arc::<Metrics>::default();
-    let ears = Ears {
+    let sinks = Sinks {
         events: sender,
         metrics: Arc::clone(&metrics),
     };
     tokio::spawn(async move {
         let (kind, listed) = (Kind::DeviceTaintRule, Listed::default());
         let api = Api::<ObservedTaintRule>::all(answers(codes));
-        watch(api, in_pages(), kind, &ears, &listed, taint_rule_event).await;
+        watch(api, in_pages(), kind, &sinks, &listed, taint_rule_event).await;
     });
     Heard { events, metrics }
 }
