@@ -1,4 +1,5 @@
-//! Observe: watches on nodes, queues, namespaces, groups, Jobs and pods, as events for the mind.
+//! Observe: watches on nodes, queues, namespaces, groups, Jobs and pods, and on the objects of Dynamic Resource Allocation, as events for the
+//! mind.
 
 mod absent;
 mod translate;
@@ -8,12 +9,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::volcano::Queue;
 use engine::Observation;
 use engine::cluster::Kind;
 use futures::StreamExt as _;
 use futures::future::{Either, select};
-use kube::core::DeserializeGuard;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource};
 use programs::logging::plain;
@@ -24,9 +23,8 @@ use tokio::time::sleep;
 
 use self::absent::{Absence, Meaning};
 use self::translate::{
-    Change, ObservedClaim, ObservedClass, ObservedGroup, ObservedJob, ObservedNamespace, ObservedNode, ObservedPod,
-    ObservedSlice, ObservedTaintRule, claim_event, class_event, group_event, job_event, namespace_event, node_event,
-    pod_event, queue_event, slice_event, succeeded_pod_event, taint_rule_event,
+    Change, claim_event, class_event, group_event, job_event, namespace_event, node_event, pod_event, queue_event,
+    slice_event, succeeded_pod_event, taint_rule_event,
 };
 use crate::event::Event;
 use crate::metrics::Metrics;
@@ -64,72 +62,32 @@ pub async fn observe(client: Client, sinks: Sinks, asked: &Notify) {
     let (groups, jobs, pods) = (Listed::default(), Listed::default(), Listed::default());
     let claims = Listed::default();
     let succeeded = Listed::default();
+    let watches = Watches {
+        client: &client,
+        sinks: &sinks,
+    };
     tokio::join!(
-        watch(
-            Api::<ObservedNode>::all(client.clone()),
-            in_pages(),
-            Kind::Node,
-            &sinks,
-            &nodes,
-            node_event
-        ),
-        watch(
-            Api::<DeserializeGuard<Queue>>::all(client.clone()),
-            in_pages(),
-            Kind::Queue,
-            &sinks,
-            &queues,
-            queue_event
-        ),
-        watch(
-            Api::<ObservedNamespace>::all(client.clone()),
-            in_pages(),
-            Kind::Namespace,
-            &sinks,
-            &namespaces,
-            namespace_event
-        ),
+        watches.watch(Kind::Node, in_pages(), &nodes, node_event),
+        watches.watch(Kind::Queue, in_pages(), &queues, queue_event),
+        watches.watch(Kind::Namespace, in_pages(), &namespaces, namespace_event),
         after(
             [&queues, &namespaces],
-            watch(
-                Api::<ObservedGroup>::all(client.clone()),
-                in_small_pages(),
-                Kind::PodGroup,
-                &sinks,
-                &groups,
-                group_event
-            )
+            watches.watch(Kind::PodGroup, in_small_pages(), &groups, group_event)
         ),
-        after(
-            [&groups],
-            watch(
-                Api::<ObservedJob>::all(client.clone()),
-                in_small_pages(),
-                Kind::Job,
-                &sinks,
-                &jobs,
-                job_event
-            )
-        ),
-        observe_devices(&client, &sinks, &jobs, &claims),
+        after([&groups], watches.watch(Kind::Job, in_small_pages(), &jobs, job_event)),
+        observe_devices(watches, &jobs, &claims),
         after(
             [&nodes, &claims],
-            anew_when(asked, || watch(
-                Api::<ObservedPod>::all(client.clone()),
-                in_small_pages().fields(PODS_NOT_OVER),
-                Kind::Pod,
-                &sinks,
-                &pods,
-                pod_event
-            ))
+            anew_when(asked, || {
+                let not_over = in_small_pages().fields(PODS_NOT_OVER);
+                watches.watch(Kind::Pod, not_over, &pods, pod_event)
+            })
         ),
         after(
             [&pods],
-            watch(
-                Api::<ObservedPod>::all(client.clone()),
-                in_small_pages().fields(PODS_SUCCEEDED),
+            watches.watch(
                 Kind::SucceededPod,
-                &sinks,
+                in_small_pages().fields(PODS_SUCCEEDED),
                 &succeeded,
                 succeeded_pod_event
             )
@@ -138,43 +96,15 @@ pub async fn observe(client: Client, sinks: Sinks, asked: &Notify) {
 }
 
 /// Watches the objects of Dynamic Resource Allocation. Claims are listed after the devices and classes that they request, and after Jobs.
-async fn observe_devices(client: &Client, sinks: &Sinks, jobs: &Listed, claims: &Listed) {
+async fn observe_devices(watches: Watches<'_>, jobs: &Listed, claims: &Listed) {
     let (slices, classes, taint_rules) = (Listed::default(), Listed::default(), Listed::default());
     tokio::join!(
-        watch(
-            Api::<ObservedSlice>::all(client.clone()),
-            in_pages(),
-            Kind::ResourceSlice,
-            sinks,
-            &slices,
-            slice_event
-        ),
-        watch(
-            Api::<ObservedClass>::all(client.clone()),
-            in_pages(),
-            Kind::DeviceClass,
-            sinks,
-            &classes,
-            class_event
-        ),
-        watch(
-            Api::<ObservedTaintRule>::all(client.clone()),
-            in_pages(),
-            Kind::DeviceTaintRule,
-            sinks,
-            &taint_rules,
-            taint_rule_event
-        ),
+        watches.watch(Kind::ResourceSlice, in_pages(), &slices, slice_event),
+        watches.watch(Kind::DeviceClass, in_pages(), &classes, class_event),
+        watches.watch(Kind::DeviceTaintRule, in_pages(), &taint_rules, taint_rule_event),
         after(
             [&slices, &classes, jobs],
-            watch(
-                Api::<ObservedClaim>::all(client.clone()),
-                in_small_pages(),
-                Kind::ResourceClaim,
-                sinks,
-                claims,
-                claim_event
-            )
+            watches.watch(Kind::ResourceClaim, in_small_pages(), claims, claim_event)
         ),
     );
 }
@@ -203,71 +133,83 @@ async fn anew_when<F: Future<Output = ()>>(asked: &Notify, begin: impl Fn() -> F
     while let Either::Right(_) = select(pin!(begin()), pin!(asked.notified())).await {}
 }
 
-async fn watch<K>(
-    api: Api<K>,
-    config: watcher::Config,
-    kind: Kind,
-    sinks: &Sinks,
-    listed: &Listed,
-    translate: impl Fn(Change<K>) -> Observation,
-) where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-{
-    let begin = || watcher(api.clone(), config.clone()).default_backoff().boxed();
-    let mut absence = Absence::of(kind);
-    let mut stream = begin();
-    while let Some(next) = stream.next().await {
-        let observation = match next {
-            Ok(watcher::Event::Init) => Observation::ListBegins(kind),
-            Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => translate(Change::Applied(object)),
-            Ok(watcher::Event::Delete(object)) => translate(Change::Deleted(object)),
-            Ok(watcher::Event::InitDone) => Observation::ListEnds(kind),
-            Err(error) => match absence.meaning_of(&error) {
-                // The next try sees objects that are created before it.
-                Meaning::NotThere => Observation::NotInstalled(kind),
-                Meaning::AsBefore => {
-                    sinks.metrics.watch_error(&error);
-                    if let Some(warning) = absence.take_warning_of_unknown() {
-                        tracing::warn!(kind = kind.plural(), error = plain(&error), "{warning}");
-                    }
-                    continue;
+/// What all watches have in common.
+#[derive(Clone, Copy)]
+struct Watches<'w> {
+    client: &'w Client,
+    sinks: &'w Sinks,
+}
+
+impl Watches<'_> {
+    /// Watches all objects of a kind until the receiver is dropped, and sets `listed` once they have been listed.
+    async fn watch<K>(
+        &self,
+        kind: Kind,
+        config: watcher::Config,
+        listed: &Listed,
+        translate: impl Fn(Change<K>) -> Observation,
+    ) where
+        K: Resource<DynamicType: Default> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let api = Api::<K>::all(self.client.clone());
+        let begin = || watcher(api.clone(), config.clone()).default_backoff().boxed();
+        let mut absence = Absence::of(kind);
+        let mut stream = begin();
+        while let Some(next) = stream.next().await {
+            let observation = match next {
+                Ok(watcher::Event::Init) => Observation::ListBegins(kind),
+                Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => {
+                    translate(Change::Applied(object))
                 }
-                Meaning::ListAnew => {
-                    sleep(LISTED_AGAIN).await;
-                    stream = begin();
-                    continue;
-                }
-                Meaning::Forbidden => {
-                    sinks.metrics.watch_error(&error);
-                    if let Some(warning) = absence.take_warning() {
-                        tracing::warn!(kind = kind.plural(), error = plain(&error), "{warning}");
-                    }
-                    if absence.was_listed() {
+                Ok(watcher::Event::Delete(object)) => translate(Change::Deleted(object)),
+                Ok(watcher::Event::InitDone) => Observation::ListEnds(kind),
+                Err(error) => match absence.meaning_of(&error) {
+                    // The next try sees objects that are created before it.
+                    Meaning::NotThere => Observation::NotInstalled(kind),
+                    Meaning::AsBefore => {
+                        self.sinks.metrics.watch_error(&error);
+                        if let Some(warning) = absence.take_warning_of_unknown() {
+                            tracing::warn!(kind = kind.plural(), error = plain(&error), "{warning}");
+                        }
                         continue;
                     }
-                    Observation::NotInstalled(kind)
-                }
-                Meaning::Interrupted => {
-                    sinks.metrics.watch_error(&error);
-                    tracing::warn!(
-                        kind = kind.plural(),
-                        error = plain(&error),
-                        "watch interrupted, trying again"
-                    );
-                    continue;
-                }
-            },
-        };
-        if matches!(observation, Observation::ListEnds(_)) {
-            absence.is_there();
-        }
-        let list_ends = matches!(observation, Observation::ListEnds(_) | Observation::NotInstalled(_));
-        if sinks.events.send(Event::Observed(observation)).await.is_err() {
-            return;
-        }
-        if list_ends {
-            // Later lists change nothing for those that waited for the first one.
-            let _ = listed.set(());
+                    Meaning::ListAnew => {
+                        sleep(LISTED_AGAIN).await;
+                        stream = begin();
+                        continue;
+                    }
+                    Meaning::Forbidden => {
+                        self.sinks.metrics.watch_error(&error);
+                        if let Some(warning) = absence.take_warning() {
+                            tracing::warn!(kind = kind.plural(), error = plain(&error), "{warning}");
+                        }
+                        if absence.was_listed() {
+                            continue;
+                        }
+                        Observation::NotInstalled(kind)
+                    }
+                    Meaning::Interrupted => {
+                        self.sinks.metrics.watch_error(&error);
+                        tracing::warn!(
+                            kind = kind.plural(),
+                            error = plain(&error),
+                            "watch interrupted, trying again"
+                        );
+                        continue;
+                    }
+                },
+            };
+            if matches!(observation, Observation::ListEnds(_)) {
+                absence.is_there();
+            }
+            let list_ends = matches!(observation, Observation::ListEnds(_) | Observation::NotInstalled(_));
+            if self.sinks.events.send(Event::Observed(observation)).await.is_err() {
+                return;
+            }
+            if list_ends {
+                // Later lists change nothing for those that waited for the first one.
+                let _ = listed.set(());
+            }
         }
     }
 }

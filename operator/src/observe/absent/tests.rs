@@ -52,9 +52,12 @@ fn hear(codes: Vec<u16>) -> Heard {
         metrics: Arc::clone(&metrics),
     };
     tokio::spawn(async move {
+        let watches = Watches {
+            client: &answers(codes),
+            sinks: &sinks,
+        };
         let (kind, listed) = (Kind::DeviceTaintRule, Listed::default());
-        let api = Api::<ObservedTaintRule>::all(answers(codes));
-        watch(api, in_pages(), kind, &sinks, &listed, taint_rule_event).await;
+        watches.watch(kind, in_pages(), &listed, taint_rule_event).await;
     });
     Heard { events, metrics }
 }
