@@ -169,8 +169,8 @@ impl Trail for Pulse {
 pub struct Liveness(ArcSwap<Pulse>);
 
 impl Liveness {
-    /// Sets the pulse of the present mind.
-    pub fn is_that_of(&self, pulse: Arc<Pulse>) {
+    /// Follows this pulse from now on: that of the present mind.
+    pub fn follow(&self, pulse: Arc<Pulse>) {
         self.0.store(pulse);
     }
 

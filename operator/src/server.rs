@@ -116,7 +116,7 @@ mod tests {
     async fn a_mind_that_is_silent_is_neither_healthy_nor_ready() {
         let silent = || {
             let liveness = Liveness::default();
-            liveness.is_that_of(Arc::new(Pulse::silent_for(SILENCE)));
+            liveness.follow(Arc::new(Pulse::silent_for(SILENCE)));
             liveness
         };
         let trouble = "the mind has not answered for 30 s: it is at no step: its thread has ended, or is not woken\n";

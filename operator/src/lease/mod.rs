@@ -180,7 +180,7 @@ impl Published {
         *self.term.lock().unwrap_or_else(PoisonError::into_inner) = term;
         let leads = term.is_some();
         if self.herald.tell(leads) {
-            self.metrics.leads(leads);
+            self.metrics.show_leading(leads);
             self.readiness.leads(leads);
             info!(
                 "{}",

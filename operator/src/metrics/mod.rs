@@ -310,7 +310,7 @@ impl Metrics {
     }
 
     /// Shows whether this operator leads.
-    pub fn leads(&self, leads: bool) {
+    pub fn show_leading(&self, leads: bool) {
         self.leader.set(leads.into());
     }
 
@@ -320,7 +320,7 @@ impl Metrics {
     }
 
     /// Shows how many pods claim devices that are not cards.
-    pub fn pods_with_resource_claims(&self, count: usize) {
+    pub fn show_pods_with_resource_claims(&self, count: usize) {
         self.pods_with_resource_claims
             .set(i64::try_from(count).unwrap_or(i64::MAX));
     }

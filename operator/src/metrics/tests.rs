@@ -259,7 +259,7 @@ fn configuration_leadership_and_certificates_are_shown() {
     let metrics = Metrics::default();
     metrics.configuration().show(&Ok(42));
     metrics.configuration().show(&Err("no".to_owned()));
-    metrics.leads(true);
+    metrics.show_leading(true);
     metrics.certificate_expires(Certificate::Webhook, 1_800_000_000);
     let version = format!("cardgate_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
     for (series, figure) in [

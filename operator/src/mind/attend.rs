@@ -199,7 +199,7 @@ impl Attendant {
             aside,
             self.decide,
         );
-        self.liveness.is_that_of(Arc::clone(&pulse));
+        self.liveness.follow(Arc::clone(&pulse));
         let feeding = tokio::spawn(feed(
             self.client.clone(),
             self.leadership.clone(),

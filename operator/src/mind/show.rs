@@ -105,7 +105,7 @@ impl Mind {
             self.reports.send(Report::Shown(Box::new(shown)));
         }
         self.metrics
-            .pods_with_resource_claims(self.cluster.pods_with_resource_claims());
+            .show_pods_with_resource_claims(self.cluster.pods_with_resource_claims());
         if let Some(shown) = self.unaccounted.report(&self.cluster) {
             self.reports.send(Report::Shown(Box::new(shown)));
         }

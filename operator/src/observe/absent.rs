@@ -69,7 +69,7 @@ impl Absence {
     }
 
     /// Notes that the kind was listed.
-    pub(super) fn is_there(&mut self) {
+    pub(super) fn note_listed(&mut self) {
         self.was_listed = true;
         self.unknown_for = Duration::ZERO;
         self.unknown_at = None;

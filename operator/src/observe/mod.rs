@@ -200,7 +200,7 @@ impl Watches<'_> {
                 },
             };
             if matches!(observation, Observation::ListEnds(_)) {
-                absence.is_there();
+                absence.note_listed();
             }
             let list_ends = matches!(observation, Observation::ListEnds(_) | Observation::NotInstalled(_));
             if self.sinks.events.send(Event::Observed(observation)).await.is_err() {

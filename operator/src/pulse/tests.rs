@@ -97,9 +97,9 @@ fn a_silent_mind_is_in_trouble_and_nobody_reads_a_name() {
 fn of_two_minds_the_newer_one_is_asked() {
     let liveness = Liveness::default();
     let old = Arc::new(Pulse::default());
-    liveness.is_that_of(Arc::clone(&old));
+    liveness.follow(Arc::clone(&old));
     age(&old, SILENCE);
     assert!(liveness.trouble().is_some());
-    liveness.is_that_of(Arc::default());
+    liveness.follow(Arc::default());
     assert_eq!(liveness.trouble(), None);
 }

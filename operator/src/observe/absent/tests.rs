@@ -133,7 +133,7 @@ async fn what_no_api_server_knows_for_long_is_gone() {
 async fn how_long_a_kind_is_not_known_is_counted_from_its_last_list() {
     let mut absence = Absence::of(Kind::DeviceTaintRule);
     for _ in 0..3 {
-        absence.is_there();
+        absence.note_listed();
         assert_eq!(absence.meaning_of(&refused(404)), Meaning::AsBefore);
         tokio::time::advance(GONE_AFTER / 2).await;
         assert_eq!(absence.meaning_of(&refused(404)), Meaning::AsBefore);
@@ -142,7 +142,7 @@ async fn how_long_a_kind_is_not_known_is_counted_from_its_last_list() {
     assert_eq!(absence.meaning_of(&refused(404)), Meaning::NotThere);
     // The definition of a kind that is not Kubernetes' own was deleted.
     let mut absence = Absence::of(Kind::PodGroup);
-    absence.is_there();
+    absence.note_listed();
     assert_eq!(absence.meaning_of(&refused(404)), Meaning::NotThere);
 }
 
@@ -150,7 +150,7 @@ async fn how_long_a_kind_is_not_known_is_counted_from_its_last_list() {
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_no_time_in_which_a_kind_is_not_known() {
     let mut absence = Absence::of(Kind::DeviceTaintRule);
-    absence.is_there();
+    absence.note_listed();
     for other in [500, 403] {
         assert_eq!(absence.meaning_of(&refused(404)), Meaning::AsBefore);
         absence.meaning_of(&refused(other));
@@ -167,7 +167,7 @@ fn what_may_not_be_read_and_what_is_not_known_are_told_apart() {
     let mut absence = Absence::of(Kind::DeviceTaintRule);
     assert!(absence.take_warning().is_some() && absence.take_warning().is_none());
     assert!(absence.take_warning_of_unknown().is_some() && absence.take_warning_of_unknown().is_none());
-    absence.is_there();
+    absence.note_listed();
     assert!(absence.take_warning().is_some() && absence.take_warning_of_unknown().is_some());
 }
 
@@ -190,7 +190,7 @@ fn that_a_kind_may_not_be_listed_is_said_once_until_it_may_be() {
         assert!(warning.contains(said), "{warning}");
     }
     assert_eq!(absence.take_warning(), None);
-    absence.is_there();
+    absence.note_listed();
     let warning = absence.take_warning().unwrap();
     assert!(warning.contains("those that are known stay"), "{warning}");
     assert_eq!(absence.take_warning(), None);
@@ -200,7 +200,7 @@ fn that_a_kind_may_not_be_listed_is_said_once_until_it_may_be() {
 fn that_an_api_server_does_not_know_a_kind_any_more_is_said_once_until_it_is_listed() {
     let mut absence = Absence::of(Kind::ResourceClaim);
     for _ in 0..2 {
-        absence.is_there();
+        absence.note_listed();
         assert_eq!(absence.meaning_of(&refused(404)), Meaning::AsBefore);
         let warning = absence.take_warning_of_unknown().unwrap();
         for said in ["resourceclaims", "stays as it was", "60 minutes"] {
