@@ -44,16 +44,16 @@ impl RequestError {
         matches!(status.code, 404 | 409) || causes.into_iter().any(|cause| cause.field == "metadata.uid")
     }
 
-    /// Whether the request was refused because of the client: see [`is_for_who_asked`].
-    pub fn is_for_who_asked(&self) -> bool {
-        matches!(self, Self::Refused(kube::Error::Api(status)) if is_for_who_asked(status))
+    /// Whether the request was refused because of the client: see [`is_about_requester`].
+    pub fn is_about_requester(&self) -> bool {
+        matches!(self, Self::Refused(kube::Error::Api(status)) if is_about_requester(status))
     }
 }
 
 /// Whether a request was refused because of the client and not because of its content, so that it may be accepted a moment later. An API
 /// server that has just started knows nobody's rights. An API server that has not yet seen who leads now takes the new leader for a former
 /// one.
-pub fn is_for_who_asked(status: &Status) -> bool {
+pub fn is_about_requester(status: &Status) -> bool {
     let message = &*status.message;
     // These are the words of Kubernetes' authorizers. A refusal by another policy or a webhook is about the object.
     let asked = message.split_once("User \"").map_or("", |(_, asked)| asked);

@@ -168,7 +168,7 @@ impl Actor {
         loop {
             match self.evict_once(pod, how).await {
                 // The API server has not looked at the pod. If that were taken for an answer, the pod would be spared for minutes.
-                Err(Failure::ForWhoAsked(_)) if wait < LONGEST_WAIT => sleep(wait).await,
+                Err(Failure::AboutRequester(_)) if wait < LONGEST_WAIT => sleep(wait).await,
                 answer => return answer,
             }
             wait *= 2;

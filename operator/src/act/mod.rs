@@ -32,7 +32,7 @@ use tokio::sync::{Semaphore, mpsc};
 use crate::event::Event;
 use crate::lease::Leadership;
 use crate::metrics::{Metrics, Verb, Write};
-use crate::request::{RequestError, is_for_who_asked};
+use crate::request::{RequestError, is_about_requester};
 use evict::Budgets;
 pub use lanes::LANES;
 use lanes::{Lanes, NOT_ANSWERED};
@@ -84,7 +84,7 @@ enum Failure {
     Api(Box<Status>),
     /// For the moment, the API server knows nobody's rights, or takes the operator for a former leader.
     #[error("{0}")]
-    ForWhoAsked(String),
+    AboutRequester(String),
     /// No request was sent.
     #[error("{0}")]
     NotSent(&'static str),
@@ -96,8 +96,8 @@ enum Failure {
 impl Failure {
     /// Returns the failure for a status with which the API server refuses a request.
     fn of(status: Status) -> Self {
-        if is_for_who_asked(&status) {
-            Self::ForWhoAsked(status.message)
+        if is_about_requester(&status) {
+            Self::AboutRequester(status.message)
         } else {
             Self::Api(Box::new(status))
         }

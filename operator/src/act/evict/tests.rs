@@ -61,7 +61,7 @@ async fn who_is_taken_for_a_former_leader_asks_again() {
     // The operator does not ask for ever: another operator may really lead.
     let (answer, asked) = evict(vec![(403, FORMER); 100]).await;
     assert!(
-        matches!(answer, Err(Failure::ForWhoAsked(_))) && asked < 10,
+        matches!(answer, Err(Failure::AboutRequester(_))) && asked < 10,
         "{answer:?} {asked}"
     );
     // A refusal that is about the pod itself is an answer.

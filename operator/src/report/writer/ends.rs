@@ -44,7 +44,7 @@ impl State {
             }
             // The condition would be refused again until the policy that refuses it changes. Meanwhile the event says what the condition
             // would have said.
-            Err(error) if matches!(error.code(), Some(400 | 403 | 422)) && !error.is_for_who_asked() => {
+            Err(error) if matches!(error.code(), Some(400 | 403 | 422)) && !error.is_about_requester() => {
                 tracing::warn!(%pod, %error, "the API server does not take the condition of a pod");
                 self.queue.done(&condition, Outcome::Refused, 1, now);
                 if self.messages.pod_event(uid).is_some() {
@@ -71,7 +71,7 @@ impl State {
         let outcome = if let Some(problem) = problem {
             tracing::warn!(%group, problem, "can't write how far a group is, trying again later");
             let refused =
-                |error: &RequestError| matches!(error.code(), Some(400 | 403 | 422)) && !error.is_for_who_asked();
+                |error: &RequestError| matches!(error.code(), Some(400 | 403 | 422)) && !error.is_about_requester();
             // An event tells, once, those who wait for the phase that it will not come.
             if result.as_ref().err().is_none_or(refused) && self.messages.tell_of_group(&group.uid) {
                 let event = Report::Event {
