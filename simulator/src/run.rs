@@ -16,7 +16,7 @@ use crate::Dice;
 use crate::api::Server;
 use crate::api::faults::Forbidden;
 use crate::fault::Fault;
-use crate::judge::Judge;
+use crate::judge::{Broken, Judge};
 use crate::objects::{Objects, Write};
 use crate::seat::Seat;
 use crate::tally::Tally;
@@ -128,9 +128,6 @@ impl Outcome {
         self.writes.iter().map(tell).collect()
     }
 }
-
-/// A rule that does not hold.
-type Broken = (&'static str, String);
 
 /// Runs a seed.
 pub fn simulate(seed: u64, options: &Options) -> io::Result<Outcome> {
@@ -257,10 +254,10 @@ impl Run {
 
     fn judge(&mut self) -> Option<Broken> {
         if let Some(panicked) = PANICKED.take() {
-            return Some(("nobody panics", panicked));
+            let rule = "nobody panics";
+            return Some(Broken { rule, what: panicked });
         }
-        let judged = self.judge.after_step(&self.server.state().objects);
-        judged.err().map(|broken| (broken.rule, broken.what))
+        self.judge.after_step(&self.server.state().objects).err()
     }
 
     /// Lets everything run for this time.
@@ -293,7 +290,7 @@ impl Run {
             steps: history.len(),
             writes,
             tally,
-            failure: broken.map(|(rule, what)| Failure { rule, what, history }),
+            failure: broken.map(|Broken { rule, what }| Failure { rule, what, history }),
         }
     }
 }

@@ -87,7 +87,7 @@ impl fmt::Display for Broken {
 type Finding = Result<(), Broken>;
 
 /// Returns a broken rule and how it is broken.
-fn broken(rule: &'static str, what: impl Into<String>) -> Finding {
+pub(crate) fn broken(rule: &'static str, what: impl Into<String>) -> Finding {
     Err(Broken {
         rule,
         what: what.into(),

@@ -8,8 +8,8 @@ use crds::made::made_by;
 use engine::explain::Asked;
 use serde_json::Value;
 
-use super::{Broken, Run};
-use crate::judge::why_it_waits;
+use super::Run;
+use crate::judge::{Broken, broken, why_it_waits};
 use crate::objects::{Key, PODS};
 
 /// A review of a waiting pod says what the pod's condition says.
@@ -53,7 +53,7 @@ impl Run {
             return Ok(());
         };
         if told.admitted || told.blocks.iter().all(|block| block.reason != reason) {
-            return Err((TOLD, format!("{key} waits for {reason}, and is told {told:?}")));
+            return broken(TOLD, format!("{key} waits for {reason}, and is told {told:?}"));
         }
         if OF_ITS_OWN.contains(&reason) {
             return Ok(());
@@ -66,10 +66,10 @@ impl Run {
         };
         says_why(key, &told)?;
         if told.admitted {
-            return Err((
+            return broken(
                 PROMISED,
                 format!("another {key} would be let in, while it waits for {reason}: {told:?}"),
-            ));
+            );
         }
         Ok(())
     }
@@ -82,5 +82,5 @@ fn says_why(key: &Key, told: &CardReviewStatus) -> Result<(), Broken> {
     if has_answer && texts.into_iter().all(is_shown) {
         return Ok(());
     }
-    Err((SAYS_WHY, format!("{key}: {told:?}")))
+    broken(SAYS_WHY, format!("{key}: {told:?}"))
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crds::keys::{CONFIG_MAP, NAMESPACE};
 
-use super::{Broken, QUIET_SLICE, Run};
+use super::{QUIET_SLICE, Run};
 use crate::api::faults::Forbidden;
-use crate::judge::{Looked, attempts};
+use crate::judge::{Broken, Looked, attempts};
 use crate::objects::{CONFIG_MAPS, Key, POD_GROUPS, PODS, Write};
 use crate::writes::{decides, is_reminder, matters, set_aside, stands_aside, tell};
 
@@ -56,7 +56,7 @@ impl Run {
         match self.judge.at_rest(now, &forbidden) {
             Ok(Looked::AtAll) => self.tally.judged += 1,
             Ok(Looked::AtWhatIsKept) => {}
-            Err(broken) => return Ok(Some((broken.rule, broken.what))),
+            Err(broken) => return Ok(Some(broken)),
         }
         let is_anybody_aside = || {
             let state = self.server.state();
@@ -88,7 +88,8 @@ impl Run {
             let written: Vec<_> = decided.map(tell).collect();
             if !written.is_empty() {
                 let rule = "an operator that is started anew decides nothing else";
-                return Ok(Some((rule, written.join("; "))));
+                let what = written.join("; ");
+                return Ok(Some(Broken { rule, what }));
             }
             self.tally.begun_anew += 1;
         }
@@ -102,8 +103,7 @@ impl Run {
         }
         let now = self.server.state().objects.now;
         let judged = self.judge.at_rest(now, &BTreeSet::new());
-        let broken = judged.err().map(|broken| (broken.rule, broken.what));
-        Ok(broken.or_else(|| self.ask()))
+        Ok(judged.err().or_else(|| self.ask()))
     }
 
     /// Whether a pod is spared for a while because its eviction was refused. A restarted operator tries it at once.
@@ -118,8 +118,7 @@ impl Run {
     fn not_asked_again(&self, rest: Duration) -> Result<(), Broken> {
         let state = self.server.state();
         let now = state.objects.age;
-        let judged = attempts::judge(&state.attempts, now.saturating_sub(rest), now);
-        judged.map_err(|broken| (broken.rule, broken.what))
+        attempts::judge(&state.attempts, now.saturating_sub(rest), now)
     }
 
     /// Lets everything finish, until nothing is written for `rest`. Returns a shorter time if reservations lapse in vain
@@ -164,11 +163,13 @@ impl Run {
                 let in_vain = self.judge.kept_in_vain(writes, self.now);
                 let (in_vain, sent_back) = match in_vain.and_then(|times| Ok((times, self.judge.sent_back(writes)?))) {
                     Ok(times) => times,
-                    Err(broken) => return Ok(Err((broken.rule, broken.what))),
+                    Err(broken) => return Ok(Err(broken)),
                 };
                 let is_in_vain = in_vain > 0 || sent_back > 0 || self.judge.is_kept_unseen(self.now);
                 if !is_in_vain || is_shortened {
-                    return Ok(Err(("an unchanged world gets no writes", last_writes.join("; "))));
+                    let rule = "an unchanged world gets no writes";
+                    let what = last_writes.join("; ");
+                    return Ok(Err(Broken { rule, what }));
                 }
                 (rest, is_shortened) = (SHORT_REST, true);
                 restless += SHORT_RESTLESS;
