@@ -103,7 +103,7 @@ fn is_operator(who: &str) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Looked {
     /// Everything.
-    AtAll,
+    AtEverything,
     /// Only what is kept for workloads, since an operator knows of charges that the objects no longer show.
     AtWhatIsKept,
 }
@@ -292,7 +292,7 @@ impl Judge {
         if may(Forbidden::Reports) {
             shown::judge(&self.stored, now)?;
         }
-        Ok(Looked::AtAll)
+        Ok(Looked::AtEverything)
     }
 
     /// Returns how often what was kept for a group lapsed in vain by these writes, in a world that only operators change.

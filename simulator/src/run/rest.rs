@@ -54,7 +54,7 @@ impl Run {
             (state.objects.now, state.faults.forbidden(state.objects.age).collect())
         };
         match self.judge.at_rest(now, &forbidden) {
-            Ok(Looked::AtAll) => self.tally.judged += 1,
+            Ok(Looked::AtEverything) => self.tally.judged += 1,
             Ok(Looked::AtWhatIsKept) => {}
             Err(broken) => return Ok(Some(broken)),
         }
