@@ -1,9 +1,9 @@
 //! The mind: one thread that hears events, keeps a picture of the cluster, decides, and hands out the work to be done.
 
-mod aside;
 pub mod attend;
 mod hear;
 mod inquiries;
+mod quarantine;
 mod questions;
 mod show;
 mod usages;
@@ -34,10 +34,10 @@ use crate::policy_parameters::Parameters;
 use crate::pulse::Pulse;
 use crate::report::{Report, Reports};
 use crate::review::{Exit, Inquiry};
-use aside::Aside;
 use inquiries::Share;
 use programs::clock;
 use programs::readiness::Readiness;
+use quarantine::Quarantine;
 use questions::Pending;
 use usages::Usages;
 
@@ -109,13 +109,13 @@ pub struct Mind {
     unaccounted: Unaccounted,
     refresher: Refresher,
     pulse: Arc<Pulse>,
-    aside: Aside,
+    quarantine: Quarantine,
     decide: Decide,
 }
 
 impl Mind {
     /// Returns a mind that knows nothing yet.
-    pub fn new(actor: Actor, outlets: Outlets, pulse: Arc<Pulse>, aside: Aside, decide: Decide) -> Self {
+    pub fn new(actor: Actor, outlets: Outlets, pulse: Arc<Pulse>, quarantine: Quarantine, decide: Decide) -> Self {
         let Outlets {
             reports,
             parameters,
@@ -146,7 +146,7 @@ impl Mind {
             unaccounted: Unaccounted::default(),
             refresher: Refresher::default(),
             pulse,
-            aside,
+            quarantine,
             decide,
         }
     }
@@ -326,7 +326,13 @@ mod tests {
             metrics: Arc::default(),
             readiness: Arc::new(Readiness::waiting_for([])),
         };
-        let mind = Mind::new(actor.clone(), outlets, Arc::default(), Aside::default(), decide_watched);
+        let mind = Mind::new(
+            actor.clone(),
+            outlets,
+            Arc::default(),
+            Quarantine::default(),
+            decide_watched,
+        );
         (mind, actor, heard)
     }
 

@@ -18,7 +18,7 @@ use tokio::sync::{Mutex, Notify, SetOnce, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::aside::Aside;
+use super::quarantine::Quarantine;
 use super::{Decide, Mind, Outlets};
 use crate::act::Actor;
 use crate::event::Event;
@@ -142,10 +142,10 @@ struct Running {
 impl Attendant {
     /// Keeps a mind running until `stop`, and then until the writes under way have ended.
     pub async fn run(self, stop: Stop) -> Result<(), MindError> {
-        let aside = Aside::default();
+        let quarantine = Quarantine::default();
         let mut falls = VecDeque::new();
         loop {
-            let mut running = self.start(aside.clone(), stop.clone())?;
+            let mut running = self.start(quarantine.clone(), stop.clone())?;
             let (place, stumble) = match running.watch_over().await {
                 End::Finished => return Ok(()),
                 End::Blind => return Err(MindError::Blind),
@@ -177,13 +177,13 @@ impl Attendant {
                 return Err(MindError::TooOften { at });
             }
             if let Some(work) = place.work {
-                aside.set(work.object, stumble);
+                quarantine.add(work.object, stumble);
             }
         }
     }
 
     /// Starts a mind.
-    fn start(&self, aside: Aside, stop: Stop) -> Result<Running, MindError> {
+    fn start(&self, quarantine: Quarantine, stop: Stop) -> Result<Running, MindError> {
         let (events, heard) = mpsc::channel(EVENTS_AHEAD);
         let pulse = Arc::new(Pulse::default());
         let actor = Actor::new(
@@ -196,7 +196,7 @@ impl Attendant {
             actor.clone(),
             self.outlets.clone(),
             Arc::clone(&pulse),
-            aside,
+            quarantine,
             self.decide,
         );
         self.liveness.follow(Arc::clone(&pulse));

@@ -1,4 +1,4 @@
-//! What the mind hears: each event changes the picture, unless it is about an object that is set aside.
+//! What the mind hears: each event changes the picture, unless it is about an object in quarantine.
 
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 
 use super::Mind;
-use super::aside::{Heard, Said};
+use super::quarantine::{Heard, Said};
 use crate::event::Event;
 use crate::metrics::Decision;
 use crate::report::{EventKind, PodReport, Report};
@@ -33,11 +33,11 @@ impl Mind {
         }
     }
 
-    /// Says that an object is set aside.
-    fn say_aside(&self, said: Said) {
+    /// Says that an object is in quarantine.
+    fn say_quarantined(&self, said: Said) {
         let Said { object, waits, message } = said;
         tracing::warn!(%object, uid = &*object.uid, message, "set aside");
-        self.show_aside();
+        self.show_quarantined();
         if waits {
             let condition = PodReport {
                 status: false,
@@ -65,16 +65,16 @@ impl Mind {
         });
     }
 
-    /// Shows in the metrics how many objects are set aside.
-    pub(super) fn show_aside(&self) {
+    /// Shows in the metrics how many objects are in quarantine.
+    pub(super) fn show_quarantined(&self) {
         for kind in ObjectKind::ALL {
             let namespaces = if kind == ObjectKind::Namespace {
-                self.aside.namespaces()
+                self.quarantine.namespaces()
             } else {
                 0
             };
             self.metrics
-                .set_aside(kind.as_str(), self.aside.count(kind) + namespaces);
+                .set_aside(kind.as_str(), self.quarantine.count(kind) + namespaces);
         }
     }
 
@@ -147,13 +147,13 @@ impl Mind {
         }
     }
 
-    /// Takes in an observation, unless it is about an object that is set aside.
+    /// Takes in an observation, unless it is about an object in quarantine.
     fn observe(&mut self, observation: Observation, now: Timestamp) {
-        let observation = match self.aside.hear(observation) {
+        let observation = match self.quarantine.hear(observation) {
             Heard::AsItIs(observation) => observation,
-            Heard::Aside(observation, said) => {
+            Heard::Instead(observation, said) => {
                 if let Some(said) = said {
-                    self.say_aside(said);
+                    self.say_quarantined(said);
                 }
                 observation
             }

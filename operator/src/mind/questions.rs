@@ -38,7 +38,7 @@ impl Mind {
         if let Question::Nodes { pod, .. } = &question
             && let Some(uid) = pod.metadata.uid.as_deref()
         {
-            if self.aside.has_pod(uid) {
+            if self.quarantine.has_pod(uid) {
                 return;
             }
             self.pulse.at(Work {

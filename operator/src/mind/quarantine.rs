@@ -1,4 +1,5 @@
-//! Objects that are set aside: a mind fell (panicked) or stood still over them, and the next mind keeps off them.
+//! The quarantine: objects over which a mind fell (panicked) or stood still. The next mind keeps off them. Users read that such an object
+//! is set aside (`SetAside`).
 //!
 //! An object that has changed, or that is another one by now, gets another chance. A pod that holds something is not forgotten: it counts
 //! with what it requests, and nothing else that it says is read. If the pods of a namespace caused this again and again, no waiting pod of
@@ -19,29 +20,29 @@ use engine::trail::{Object, ObjectKind};
 
 use crate::metrics::Stumble;
 
-/// The largest number of objects that are set aside. Beyond it, the object that was set aside first gets another chance.
+/// The largest number of objects in quarantine. Beyond it, the object that came first gets another chance.
 const MOST: usize = 1000;
-/// When this many pods of a namespace have been set aside, all other waiting pods of the namespace are set aside too.
+/// When this many pods of a namespace have come into quarantine, all other waiting pods of the namespace are kept off too.
 const PODS_OF_A_NAMESPACE: usize = 3;
 
-/// When a pod that is set aside gets another chance.
+/// When a pod in quarantine gets another chance.
 const CHANGED: &str = "it is changed";
-/// When a pod of a namespace that is set aside gets another chance.
+/// When a pod of a namespace whose waiting pods are all kept off gets another chance.
 const RESTARTED: &str = "the operator is started anew";
 
 /// What to do about it.
 const REPORT: &str = "That is a mistake of Cardgate's: report it to its developers, with this object";
 
-/// What is set aside. The minds of a process share it; one of them at a time is at work.
+/// What the mind keeps off. The minds of a process share it; one of them at a time is at work.
 #[derive(Debug, Clone, Default)]
-pub struct Aside(Arc<Mutex<State>>);
+pub struct Quarantine(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     entries: BTreeMap<Key, Entry>,
     /// Namespaces whose waiting pods are not looked at.
     namespaces: BTreeSet<Arc<str>>,
-    /// How many pods of each namespace were set aside, including pods that are gone. Otherwise a user who deletes each such pod could go on
+    /// How many pods of each namespace came into quarantine, including pods that are gone. Otherwise a user who deletes each such pod could go on
     /// for ever.
     pods: BTreeMap<Arc<str>, usize>,
     /// The order of arrival.
@@ -68,18 +69,18 @@ struct Entry {
 pub enum Heard {
     /// The event is heard as it is.
     AsItIs(Observation),
-    /// The event is about something that is set aside. The observation is heard in its place; the message is given unless it was given
+    /// The event is about something in quarantine. The observation is heard in its place; the message is given unless it was given
     /// before.
-    Aside(Observation, Option<Said>),
+    Instead(Observation, Option<Said>),
 }
 
-/// What is said about an object that is set aside.
+/// What is said about an object in quarantine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
     pub object: Object,
     /// Whether the object is a waiting pod, whose condition shows the message.
     pub waits: bool,
-    /// Why the object is set aside, and what to do.
+    /// Why the object is in quarantine, and what to do.
     pub message: String,
 }
 
@@ -90,9 +91,9 @@ enum Kept {
     Not,
 }
 
-impl Aside {
-    /// Sets an object aside.
-    pub fn set(&self, object: Object, how: Stumble) {
+impl Quarantine {
+    /// Adds an object.
+    pub fn add(&self, object: Object, how: Stumble) {
         let mut state = self.state();
         let key = key(&object);
         state.arrivals += 1;
@@ -126,18 +127,18 @@ impl Aside {
         }
     }
 
-    /// How many objects of a kind are set aside.
+    /// How many objects of a kind are in quarantine.
     pub fn count(&self, kind: ObjectKind) -> usize {
         let state = self.state();
         state.entries.keys().filter(|(of, _)| *of == kind).count()
     }
 
-    /// How many namespaces are set aside with all their waiting pods.
+    /// Of how many namespaces no waiting pod is looked at.
     pub fn namespaces(&self) -> usize {
         self.state().namespaces.len()
     }
 
-    /// Whether this pod, by its uid, is set aside.
+    /// Whether this pod, by its uid, is in quarantine.
     pub fn has_pod(&self, uid: &str) -> bool {
         let state = self.state();
         !state.entries.is_empty() && state.entries.contains_key(&(ObjectKind::Pod, uid.into()))
@@ -165,7 +166,7 @@ impl Aside {
                     &node.status,
                 ));
                 match state.keeps_off(&(ObjectKind::Node, path("", &name)), says) {
-                    Kept::Off(said) => Heard::Aside(Observation::NodeGone(name), said),
+                    Kept::Off(said) => Heard::Instead(Observation::NodeGone(name), said),
                     Kept::Not => Heard::AsItIs(Observation::Node(node)),
                 }
             }
@@ -176,7 +177,7 @@ impl Aside {
                     Kept::Off(said) => {
                         let uid = queue.metadata.uid.as_deref().unwrap_or_default().into();
                         let reason = said_of("queue").into();
-                        Heard::Aside(Observation::QueueUnreadable { name, uid, reason }, said)
+                        Heard::Instead(Observation::QueueUnreadable { name, uid, reason }, said)
                     }
                     Kept::Not => Heard::AsItIs(Observation::Queue(queue)),
                 }
@@ -194,7 +195,7 @@ impl Aside {
                             uid,
                             reason,
                         };
-                        Heard::Aside(event, said)
+                        Heard::Instead(event, said)
                     }
                     Kept::Not => Heard::AsItIs(Observation::Group(group)),
                 }
@@ -204,7 +205,7 @@ impl Aside {
                 let name = job.metadata.name.clone().unwrap_or_default();
                 let says = hash(&(&job.metadata.annotations, &job.metadata.labels, &job.spec));
                 match state.keeps_off(&(ObjectKind::Job, path(&namespace, &name)), says) {
-                    Kept::Off(said) => Heard::Aside(Observation::JobGone { namespace, name }, said),
+                    Kept::Off(said) => Heard::Instead(Observation::JobGone { namespace, name }, said),
                     Kept::Not => Heard::AsItIs(Observation::Job(job)),
                 }
             }
@@ -212,7 +213,7 @@ impl Aside {
                 let name = metadata.name.clone().unwrap_or_default();
                 let says = hash(&(&metadata.annotations, &metadata.labels));
                 match state.keeps_off(&(ObjectKind::Namespace, path("", &name)), says) {
-                    Kept::Off(said) => Heard::Aside(Observation::NamespaceGone(name), said),
+                    Kept::Off(said) => Heard::Instead(Observation::NamespaceGone(name), said),
                     Kept::Not => Heard::AsItIs(Observation::Namespace(metadata)),
                 }
             }
@@ -234,27 +235,27 @@ impl Aside {
 }
 
 impl State {
-    /// Returns what is to be heard of an event about devices, or of any other event whose object may not be set aside.
+    /// Returns what is to be heard of an event about devices, or of any other event whose object is never in quarantine.
     fn hear_of_devices(&mut self, event: Observation) -> Heard {
         match event {
             Observation::Slice(slice) => {
                 let name = slice.metadata.name.clone().unwrap_or_default();
                 match self.keeps_off(&(ObjectKind::ResourceSlice, path("", &name)), hash(&slice.spec)) {
-                    Kept::Off(said) => Heard::Aside(Observation::SliceGone(name), said),
+                    Kept::Off(said) => Heard::Instead(Observation::SliceGone(name), said),
                     Kept::Not => Heard::AsItIs(Observation::Slice(slice)),
                 }
             }
             Observation::Class(class) => {
                 let name = class.metadata.name.clone().unwrap_or_default();
                 match self.keeps_off(&(ObjectKind::DeviceClass, path("", &name)), hash(&class.spec)) {
-                    Kept::Off(said) => Heard::Aside(Observation::ClassGone(name), said),
+                    Kept::Off(said) => Heard::Instead(Observation::ClassGone(name), said),
                     Kept::Not => Heard::AsItIs(Observation::Class(class)),
                 }
             }
             Observation::TaintRule(rule) => {
                 let name = rule.metadata.name.clone().unwrap_or_default();
                 match self.keeps_off(&(ObjectKind::DeviceTaintRule, path("", &name)), hash(&rule.spec)) {
-                    Kept::Off(said) => Heard::Aside(Observation::TaintRuleGone(name), said),
+                    Kept::Off(said) => Heard::Instead(Observation::TaintRuleGone(name), said),
                     Kept::Not => Heard::AsItIs(Observation::TaintRule(rule)),
                 }
             }
@@ -263,7 +264,7 @@ impl State {
                 let name = claim.metadata.name.clone().unwrap_or_default();
                 let says = hash(&(&claim.spec, &claim.status));
                 match self.keeps_off(&(ObjectKind::ResourceClaim, path(&namespace, &name)), says) {
-                    Kept::Off(said) => Heard::Aside(Observation::ClaimGone { namespace, name }, said),
+                    Kept::Off(said) => Heard::Instead(Observation::ClaimGone { namespace, name }, said),
                     Kept::Not => Heard::AsItIs(Observation::Claim(claim)),
                 }
             }
@@ -271,7 +272,7 @@ impl State {
         }
     }
 
-    /// Whether this object is set aside and has the same content as then. If the content has changed, the object is no longer set aside.
+    /// Whether this object is in quarantine and has the same content as then. If the content has changed, the object leaves the quarantine.
     fn keeps_off(&mut self, key: &Key, says: u64) -> Kept {
         let Some(entry) = self.entries.get_mut(key) else {
             return Kept::Not;
@@ -298,7 +299,7 @@ impl State {
             };
             if !holds {
                 let said = entry.say(&waits("the operator crashed or hung over this pod", CHANGED), true);
-                return Heard::Aside(Observation::PodGone(uid), said);
+                return Heard::Instead(Observation::PodGone(uid), said);
             }
             if entry.again {
                 let said = format!(
@@ -306,7 +307,7 @@ impl State {
                      counted. Delete it when it can be spared. {REPORT}"
                 );
                 let said = entry.say(&said, false);
-                return Heard::Aside(Observation::PodGone(uid), said);
+                return Heard::Instead(Observation::PodGone(uid), said);
             }
             let said = format!(
                 "the operator crashed or hung over this pod: it is set aside, and counts with what it requests and nothing else that it \
@@ -314,7 +315,7 @@ impl State {
             );
             let said = entry.say(&said, false);
             reduce(&mut pod);
-            return Heard::Aside(Observation::Pod(pod), said);
+            return Heard::Instead(Observation::Pod(pod), said);
         }
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         if holds || !self.namespaces.contains(namespace) {
@@ -336,7 +337,7 @@ impl State {
             waits: true,
             message,
         });
-        Heard::Aside(Observation::PodGone(uid), said)
+        Heard::Instead(Observation::PodGone(uid), said)
     }
 
     /// Forgets an object that is gone.
@@ -408,7 +409,7 @@ fn says_so(pod: &Pod<Box<str>>) -> bool {
     conditions.any(|condition| condition.reason.as_deref() == Some(Happening::SetAside.as_str()))
 }
 
-/// Returns a hash of a value's debug output. It writes out the whole value, so it is only for objects that are set aside.
+/// Returns a hash of a value's debug output. It writes out the whole value, so it is only for objects in quarantine.
 fn hash(what: &impl Debug) -> u64 {
     struct Ear(DefaultHasher);
     impl std::fmt::Write for Ear {

@@ -30,13 +30,13 @@ fn object(kind: ObjectKind, namespace: &str, name: &str, uid: &str) -> Object {
     }
 }
 
-fn set(aside: &Aside, name: &str, uid: &str) {
-    aside.set(object(ObjectKind::Pod, "a", name, uid), Stumble::Fell);
+fn add(quarantine: &Quarantine, name: &str, uid: &str) {
+    quarantine.add(object(ObjectKind::Pod, "a", name, uid), Stumble::Fell);
 }
 
 fn kept_off(heard: Heard) -> (Observation, Option<Said>) {
     match heard {
-        Heard::Aside(event, said) => (event, said),
+        Heard::Instead(event, said) => (event, said),
         Heard::AsItIs(event) => panic!("heard as it is: {event:?}"),
     }
 }
@@ -47,10 +47,10 @@ fn is_heard(heard: &Heard) -> bool {
 
 #[test]
 fn a_waiting_pod_is_kept_off_until_it_changes_or_is_gone_and_told_once() {
-    let aside = Aside::default();
-    assert!(is_heard(&aside.hear(read(&pod("p", "1")))));
-    set(&aside, "p", "1");
-    let (event, said) = kept_off(aside.hear(read(&pod("p", "1"))));
+    let quarantine = Quarantine::default();
+    assert!(is_heard(&quarantine.hear(read(&pod("p", "1")))));
+    add(&quarantine, "p", "1");
+    let (event, said) = kept_off(quarantine.hear(read(&pod("p", "1"))));
     assert!(matches!(event, Observation::PodGone(uid) if &*uid == "1"));
     let said = said.unwrap();
     assert!(
@@ -63,31 +63,31 @@ fn a_waiting_pod_is_kept_off_until_it_changes_or_is_gone_and_told_once() {
     let mut conditioned = pod("p", "1");
     conditioned["metadata"]["resourceVersion"] = json!("17");
     conditioned["status"] = json!({ "phase": "Pending" });
-    assert_eq!(kept_off(aside.hear(read(&conditioned))).1, None);
+    assert_eq!(kept_off(quarantine.hear(read(&conditioned))).1, None);
     // A pod with another uid is another pod, even if it has the same name.
-    assert!(is_heard(&aside.hear(read(&pod("p", "2")))));
+    assert!(is_heard(&quarantine.hear(read(&pod("p", "2")))));
     // A new list of all pods makes nothing forgotten.
-    assert!(is_heard(&aside.hear(Observation::ListBegins(Kind::Pod))));
-    kept_off(aside.hear(read(&pod("p", "1"))));
+    assert!(is_heard(&quarantine.hear(Observation::ListBegins(Kind::Pod))));
+    kept_off(quarantine.hear(read(&pod("p", "1"))));
 
     let mut changed = pod("p", "1");
     changed["metadata"]["annotations"]["other"] = json!("y");
-    assert!(is_heard(&aside.hear(read(&changed))));
-    assert_eq!(aside.count(ObjectKind::Pod), 0);
-    set(&aside, "p", "1");
-    assert!(is_heard(&aside.hear(Observation::PodGone("1".into()))));
-    assert_eq!(aside.count(ObjectKind::Pod), 0);
+    assert!(is_heard(&quarantine.hear(read(&changed))));
+    assert_eq!(quarantine.count(ObjectKind::Pod), 0);
+    add(&quarantine, "p", "1");
+    assert!(is_heard(&quarantine.hear(Observation::PodGone("1".into()))));
+    assert_eq!(quarantine.count(ObjectKind::Pod), 0);
 }
 
 #[test]
 fn a_pod_that_holds_something_counts_with_what_it_requests_until_even_that_is_too_much() {
-    let aside = Aside::default();
+    let quarantine = Quarantine::default();
     let mut bound = pod("p", "1");
     bound["spec"]["schedulingGates"] = json!([]);
     bound["spec"]["nodeName"] = json!("n-1");
     bound["spec"]["containers"] = json!([{ "resources": { "requests": { "nvidia.com/gpu": "2" } } }]);
-    set(&aside, "p", "1");
-    let (event, said) = kept_off(aside.hear(read(&bound)));
+    add(&quarantine, "p", "1");
+    let (event, said) = kept_off(quarantine.hear(read(&bound)));
     let Observation::Pod(left) = event else {
         panic!("{event:?}")
     };
@@ -106,22 +106,22 @@ fn a_pod_that_holds_something_counts_with_what_it_requests_until_even_that_is_to
         said.message
     );
 
-    set(&aside, "p", "1");
-    let (event, said) = kept_off(aside.hear(read(&bound)));
+    add(&quarantine, "p", "1");
+    let (event, said) = kept_off(quarantine.hear(read(&bound)));
     assert!(matches!(event, Observation::PodGone(_)));
     assert!(said.unwrap().message.contains("nothing that it holds is counted"));
 }
 
 #[test]
 fn after_several_pods_of_a_namespace_all_of_it_that_wait_are_kept_off_and_nobody_else() {
-    let aside = Aside::default();
+    let quarantine = Quarantine::default();
     for uid in ["1", "2"] {
-        set(&aside, "p", uid);
-        assert!(is_heard(&aside.hear(read(&pod("q", "9")))));
+        add(&quarantine, "p", uid);
+        assert!(is_heard(&quarantine.hear(read(&pod("q", "9")))));
     }
-    set(&aside, "p", "3");
-    assert_eq!(aside.namespaces(), 1);
-    let (event, said) = kept_off(aside.hear(read(&pod("q", "9"))));
+    add(&quarantine, "p", "3");
+    assert_eq!(quarantine.namespaces(), 1);
+    let (event, said) = kept_off(quarantine.hear(read(&pod("q", "9"))));
     assert!(matches!(event, Observation::PodGone(uid) if &*uid == "9"));
     assert!(said.unwrap().message.contains("several pods of this namespace"));
     // By then the pod's own condition says so.
@@ -129,19 +129,19 @@ fn after_several_pods_of_a_namespace_all_of_it_that_wait_are_kept_off_and_nobody
     told["status"] = json!({ "conditions": [
         { "type": "card.volcano.sh/Admitted", "status": "False", "reason": "SetAside" },
     ] });
-    assert_eq!(kept_off(aside.hear(read(&told))).1, None);
+    assert_eq!(kept_off(quarantine.hear(read(&told))).1, None);
     let mut running = pod("r", "10");
     running["spec"]["schedulingGates"] = json!([]);
-    assert!(is_heard(&aside.hear(read(&running))));
+    assert!(is_heard(&quarantine.hear(read(&running))));
     let mut elsewhere = pod("q", "11");
     elsewhere["metadata"]["namespace"] = json!("b");
-    assert!(is_heard(&aside.hear(read(&elsewhere))));
+    assert!(is_heard(&quarantine.hear(read(&elsewhere))));
 }
 
 #[test]
 fn other_objects_are_as_if_they_could_not_be_read_or_were_not_there() {
-    let aside = Aside::default();
-    let of = |kind, namespace, name| aside.set(object(kind, namespace, name, "u"), Stumble::StoodStill);
+    let quarantine = Quarantine::default();
+    let of = |kind, namespace, name| quarantine.add(object(kind, namespace, name, "u"), Stumble::StoodStill);
     of(ObjectKind::Queue, "", "team-a");
     of(ObjectKind::PodGroup, "a", "g");
     of(ObjectKind::Job, "a", "j");
@@ -157,56 +157,56 @@ fn other_objects_are_as_if_they_could_not_be_read_or_were_not_there() {
             json!({ "metadata": { "name": "team-a", "uid": "u", "annotations": { "quota": quota } }, "spec": {} });
         Observation::Queue(serde_json::from_value(queue).unwrap())
     };
-    let (event, said) = kept_off(aside.hear(queue("1")));
+    let (event, said) = kept_off(quarantine.hear(queue("1")));
     assert!(matches!(event, Observation::QueueUnreadable { reason, .. } if reason.contains("over this queue")));
     assert!(said.unwrap().message.ends_with("(stood_still)"));
-    assert!(is_heard(&aside.hear(queue("2"))));
+    assert!(is_heard(&quarantine.hear(queue("2"))));
 
     let group = json!({ "metadata": metadata("g"), "spec": {} });
-    let (event, _) = kept_off(aside.hear(Observation::Group(serde_json::from_value(group).unwrap())));
+    let (event, _) = kept_off(quarantine.hear(Observation::Group(serde_json::from_value(group).unwrap())));
     assert!(matches!(event, Observation::GroupUnreadable { .. }));
     let job = json!({ "metadata": metadata("j") });
-    let (event, _) = kept_off(aside.hear(Observation::Job(serde_json::from_value(job).unwrap())));
+    let (event, _) = kept_off(quarantine.hear(Observation::Job(serde_json::from_value(job).unwrap())));
     assert!(matches!(event, Observation::JobGone { .. }));
     let node = json!({ "metadata": { "name": "n" } });
-    let (event, _) = kept_off(aside.hear(Observation::Node(serde_json::from_value(node).unwrap())));
+    let (event, _) = kept_off(quarantine.hear(Observation::Node(serde_json::from_value(node).unwrap())));
     assert!(matches!(event, Observation::NodeGone(name) if &*name == "n"));
     let namespace = json!({ "name": "a" });
-    let (event, _) = kept_off(aside.hear(Observation::Namespace(serde_json::from_value(namespace).unwrap())));
+    let (event, _) = kept_off(quarantine.hear(Observation::Namespace(serde_json::from_value(namespace).unwrap())));
     assert!(matches!(event, Observation::NamespaceGone(_)));
     let slice = json!({ "metadata": { "name": "s" } });
-    let (event, _) = kept_off(aside.hear(Observation::Slice(serde_json::from_value(slice).unwrap())));
+    let (event, _) = kept_off(quarantine.hear(Observation::Slice(serde_json::from_value(slice).unwrap())));
     assert!(matches!(event, Observation::SliceGone(_)));
     let class = json!({ "metadata": { "name": "c" } });
-    let (event, _) = kept_off(aside.hear(Observation::Class(serde_json::from_value(class).unwrap())));
+    let (event, _) = kept_off(quarantine.hear(Observation::Class(serde_json::from_value(class).unwrap())));
     assert!(matches!(event, Observation::ClassGone(_)));
     let rule = json!({ "metadata": { "name": "t" } });
-    let (event, _) = kept_off(aside.hear(Observation::TaintRule(serde_json::from_value(rule).unwrap())));
+    let (event, _) = kept_off(quarantine.hear(Observation::TaintRule(serde_json::from_value(rule).unwrap())));
     assert!(matches!(event, Observation::TaintRuleGone(_)));
     let claim = |driver: &str| {
         let allocation = json!({ "devices": { "results": [{ "driver": driver }] } });
         let claim = json!({ "metadata": metadata("r"), "status": { "allocation": allocation } });
         Observation::Claim(serde_json::from_value(claim).unwrap())
     };
-    let (event, said) = kept_off(aside.hear(claim("a")));
+    let (event, said) = kept_off(quarantine.hear(claim("a")));
     assert!(matches!(event, Observation::ClaimGone { .. }));
     assert!(said.is_some());
-    assert!(is_heard(&aside.hear(claim("b"))), "it is changed");
-    assert!(is_heard(&aside.hear(Observation::NodeGone("n".into()))));
-    assert_eq!(aside.count(ObjectKind::Node), 0);
+    assert!(is_heard(&quarantine.hear(claim("b"))), "it is changed");
+    assert!(is_heard(&quarantine.hear(Observation::NodeGone("n".into()))));
+    assert_eq!(quarantine.count(ObjectKind::Node), 0);
 }
 
 #[test]
-fn what_is_set_aside_is_bounded() {
-    let aside = Aside::default();
+fn the_quarantine_is_bounded() {
+    let quarantine = Quarantine::default();
     for number in 0..=MOST {
         let name = number.to_string();
-        aside.set(object(ObjectKind::Node, "", &name, ""), Stumble::Fell);
+        quarantine.add(object(ObjectKind::Node, "", &name, ""), Stumble::Fell);
     }
-    assert_eq!(aside.count(ObjectKind::Node), MOST);
+    assert_eq!(quarantine.count(ObjectKind::Node), MOST);
     let node = |name: &str| {
         let node = json!({ "metadata": { "name": name } });
-        aside.hear(Observation::Node(serde_json::from_value(node).unwrap()))
+        quarantine.hear(Observation::Node(serde_json::from_value(node).unwrap()))
     };
     assert!(is_heard(&node("0")));
     kept_off(node("1"));
