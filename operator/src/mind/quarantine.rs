@@ -84,13 +84,6 @@ pub struct Said {
     pub message: String,
 }
 
-/// Whether the mind keeps off an object.
-enum Kept {
-    /// It does, and this message is to be given now.
-    Off(Option<Said>),
-    Not,
-}
-
 impl Quarantine {
     /// Adds an object.
     pub fn add(&self, object: Object, how: Stumble) {
@@ -152,79 +145,7 @@ impl Quarantine {
         }
         match event {
             Observation::Pod(pod) => state.hear_pod(pod),
-            Observation::PodGone(ref uid) | Observation::SucceededPodGone(ref uid) => {
-                let key = (ObjectKind::Pod, uid.clone());
-                state.entries.remove(&key);
-                Heard::AsItIs(event)
-            }
-            Observation::Node(node) => {
-                let name = node.metadata.name.clone().unwrap_or_default();
-                let says = hash(&(
-                    &node.metadata.labels,
-                    &node.metadata.annotations,
-                    &node.spec,
-                    &node.status,
-                ));
-                match state.keeps_off(&(ObjectKind::Node, path("", &name)), says) {
-                    Kept::Off(said) => Heard::Instead(Observation::NodeGone(name), said),
-                    Kept::Not => Heard::AsItIs(Observation::Node(node)),
-                }
-            }
-            Observation::Queue(queue) => {
-                let name: Box<str> = queue.metadata.name.as_deref().unwrap_or_default().into();
-                let says = hash(&(&queue.metadata.annotations, &queue.spec));
-                match state.keeps_off(&(ObjectKind::Queue, path("", &name)), says) {
-                    Kept::Off(said) => {
-                        let uid = queue.metadata.uid.as_deref().unwrap_or_default().into();
-                        let reason = said_of("queue").into();
-                        Heard::Instead(Observation::QueueUnreadable { name, uid, reason }, said)
-                    }
-                    Kept::Not => Heard::AsItIs(Observation::Queue(queue)),
-                }
-            }
-            Observation::Group(group) => {
-                let of = |text: &Option<Box<str>>| text.clone().unwrap_or_default();
-                let (namespace, name) = (of(&group.metadata.namespace), of(&group.metadata.name));
-                let says = hash(&(&group.metadata.annotations, &group.spec));
-                match state.keeps_off(&(ObjectKind::PodGroup, path(&namespace, &name)), says) {
-                    Kept::Off(said) => {
-                        let (uid, reason) = (of(&group.metadata.uid), said_of("group").into());
-                        let event = Observation::GroupUnreadable {
-                            namespace,
-                            name,
-                            uid,
-                            reason,
-                        };
-                        Heard::Instead(event, said)
-                    }
-                    Kept::Not => Heard::AsItIs(Observation::Group(group)),
-                }
-            }
-            Observation::Job(job) => {
-                let namespace = job.metadata.namespace.clone().unwrap_or_default();
-                let name = job.metadata.name.clone().unwrap_or_default();
-                let says = hash(&(&job.metadata.annotations, &job.metadata.labels, &job.spec));
-                match state.keeps_off(&(ObjectKind::Job, path(&namespace, &name)), says) {
-                    Kept::Off(said) => Heard::Instead(Observation::JobGone { namespace, name }, said),
-                    Kept::Not => Heard::AsItIs(Observation::Job(job)),
-                }
-            }
-            Observation::Namespace(metadata) => {
-                let name = metadata.name.clone().unwrap_or_default();
-                let says = hash(&(&metadata.annotations, &metadata.labels));
-                match state.keeps_off(&(ObjectKind::Namespace, path("", &name)), says) {
-                    Kept::Off(said) => Heard::Instead(Observation::NamespaceGone(name), said),
-                    Kept::Not => Heard::AsItIs(Observation::Namespace(metadata)),
-                }
-            }
-            event @ (Observation::Slice(_)
-            | Observation::Class(_)
-            | Observation::TaintRule(_)
-            | Observation::Claim(_)) => state.hear_of_devices(event),
-            event => {
-                state.forget_gone(&event);
-                Heard::AsItIs(event)
-            }
+            event => state.hear_other(event),
         }
     }
 
@@ -235,53 +156,25 @@ impl Quarantine {
 }
 
 impl State {
-    /// Returns what is to be heard of an event about devices, or of any other event whose object is never in quarantine.
-    fn hear_of_devices(&mut self, event: Observation) -> Heard {
-        match event {
-            Observation::Slice(slice) => {
-                let name = slice.metadata.name.clone().unwrap_or_default();
-                match self.keeps_off(&(ObjectKind::ResourceSlice, path("", &name)), hash(&slice.spec)) {
-                    Kept::Off(said) => Heard::Instead(Observation::SliceGone(name), said),
-                    Kept::Not => Heard::AsItIs(Observation::Slice(slice)),
-                }
-            }
-            Observation::Class(class) => {
-                let name = class.metadata.name.clone().unwrap_or_default();
-                match self.keeps_off(&(ObjectKind::DeviceClass, path("", &name)), hash(&class.spec)) {
-                    Kept::Off(said) => Heard::Instead(Observation::ClassGone(name), said),
-                    Kept::Not => Heard::AsItIs(Observation::Class(class)),
-                }
-            }
-            Observation::TaintRule(rule) => {
-                let name = rule.metadata.name.clone().unwrap_or_default();
-                match self.keeps_off(&(ObjectKind::DeviceTaintRule, path("", &name)), hash(&rule.spec)) {
-                    Kept::Off(said) => Heard::Instead(Observation::TaintRuleGone(name), said),
-                    Kept::Not => Heard::AsItIs(Observation::TaintRule(rule)),
-                }
-            }
-            Observation::Claim(claim) => {
-                let namespace = claim.metadata.namespace.clone().unwrap_or_default();
-                let name = claim.metadata.name.clone().unwrap_or_default();
-                let says = hash(&(&claim.spec, &claim.status));
-                match self.keeps_off(&(ObjectKind::ResourceClaim, path(&namespace, &name)), says) {
-                    Kept::Off(said) => Heard::Instead(Observation::ClaimGone { namespace, name }, said),
-                    Kept::Not => Heard::AsItIs(Observation::Claim(claim)),
-                }
-            }
-            event => Heard::AsItIs(event),
-        }
-    }
-
-    /// Whether this object is in quarantine and has the same content as then. If the content has changed, the object leaves the quarantine.
-    fn keeps_off(&mut self, key: &Key, says: u64) -> Kept {
-        let Some(entry) = self.entries.get_mut(key) else {
-            return Kept::Not;
+    /// Returns what is to be heard of an event, unless a pod is there or has changed. An object leaves the quarantine when it is seen to have
+    /// changed.
+    fn hear_other(&mut self, event: Observation) -> Heard {
+        let Some(object) = event.object() else {
+            self.forget_gone(&event);
+            return Heard::AsItIs(event);
+        };
+        let key = key(&object);
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return Heard::AsItIs(event);
+        };
+        let Some((says, substitute)) = content_and_substitute(&event, &object) else {
+            return Heard::AsItIs(event);
         };
         if *entry.says.get_or_insert(says) != says {
-            self.entries.remove(key);
-            return Kept::Not;
+            self.entries.remove(&key);
+            return Heard::AsItIs(event);
         }
-        Kept::Off(entry.say(&said_of("object"), false))
+        Heard::Instead(substitute, entry.say(&said_of("object"), false))
     }
 
     fn hear_pod(&mut self, mut pod: Box<Pod<Box<str>>>) -> Heard {
@@ -343,6 +236,7 @@ impl State {
     /// Forgets an object that is gone.
     fn forget_gone(&mut self, event: &Observation) {
         let key = match event {
+            Observation::PodGone(uid) | Observation::SucceededPodGone(uid) => (ObjectKind::Pod, uid.clone()),
             Observation::NodeGone(name) => (ObjectKind::Node, path("", name)),
             Observation::QueueGone(name) => (ObjectKind::Queue, path("", name)),
             Observation::NamespaceGone(name) => (ObjectKind::Namespace, path("", name)),
@@ -378,6 +272,51 @@ fn key(object: &Object) -> Key {
 
 fn path(namespace: &str, name: &str) -> Box<str> {
     format!("{namespace}/{name}").into()
+}
+
+/// Returns a hash of an object's content, and what is heard in its place while it is in quarantine: of a queue or a group, that it cannot be
+/// read; of anything else, that it is gone. None for a pod: for pods see [`State::hear_pod`].
+fn content_and_substitute(event: &Observation, object: &Object) -> Option<(u64, Observation)> {
+    let [namespace, name, uid] = [&object.namespace, &object.name, &object.uid].map(|text| Box::<str>::from(&**text));
+    Some(match event {
+        Observation::Node(node) => {
+            let (metadata, spec, status) = (&node.metadata, &node.spec, &node.status);
+            let says = hash(&(&metadata.labels, &metadata.annotations, spec, status));
+            (says, Observation::NodeGone(name))
+        }
+        Observation::Queue(queue) => {
+            let says = hash(&(&queue.metadata.annotations, &queue.spec));
+            let reason = said_of("queue").into();
+            (says, Observation::QueueUnreadable { name, uid, reason })
+        }
+        Observation::Group(group) => {
+            let says = hash(&(&group.metadata.annotations, &group.spec));
+            let reason = said_of("group").into();
+            let unreadable = Observation::GroupUnreadable {
+                namespace,
+                name,
+                uid,
+                reason,
+            };
+            (says, unreadable)
+        }
+        Observation::Job(job) => {
+            let says = hash(&(&job.metadata.annotations, &job.metadata.labels, &job.spec));
+            (says, Observation::JobGone { namespace, name })
+        }
+        Observation::Namespace(metadata) => {
+            let says = hash(&(&metadata.annotations, &metadata.labels));
+            (says, Observation::NamespaceGone(name))
+        }
+        Observation::Slice(slice) => (hash(&slice.spec), Observation::SliceGone(name)),
+        Observation::Class(class) => (hash(&class.spec), Observation::ClassGone(name)),
+        Observation::TaintRule(rule) => (hash(&rule.spec), Observation::TaintRuleGone(name)),
+        Observation::Claim(claim) => {
+            let says = hash(&(&claim.spec, &claim.status));
+            (says, Observation::ClaimGone { namespace, name })
+        }
+        _ => return None,
+    })
 }
 
 fn waits(what_happened: &str, until: &str) -> String {
