@@ -1,9 +1,9 @@
 //! Attends the mind: gives it a thread of its own, so that nothing else waits while it thinks, and starts another mind when the present one
 //! has fallen (panicked) or stands still.
 //!
-//! A mind that fell may have left its picture torn, and a mind that stands still cannot be interrupted. So neither is repaired: another
-//! mind takes its place, which sees everything anew and keeps off the object that the former mind was working on. The former mind is cut
-//! off first, and the writes that it began are awaited: two minds never act at once.
+//! A mind that fell may have left its picture half changed, and a mind that stands still cannot be interrupted. So neither is repaired:
+//! another mind takes its place, which sees everything anew and keeps off the object that the former mind was working on. The former mind is
+//! cut off first, and the writes that it began are awaited: two minds never act at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
