@@ -121,9 +121,9 @@ impl Pulse {
                     now.duration_since(since).as_secs()
                 )
             }
-            (None, None) => "it is at no step: its thread has ended, or is not woken".to_owned(),
+            (None, None) => "it is at no step: it has ended, or is not woken".to_owned(),
         };
-        Some(format!("the mind has not answered for {seconds} s: {at}"))
+        Some(format!("the deciding thread has not answered for {seconds} s: {at}"))
     }
 
     #[cfg(test)]

@@ -119,7 +119,8 @@ mod tests {
             liveness.follow(Arc::new(Pulse::silent_for(SILENCE)));
             liveness
         };
-        let trouble = "the mind has not answered for 30 s: it is at no step: its thread has ended, or is not woken\n";
+        let trouble =
+            "the deciding thread has not answered for 30 s: it is at no step: it has ended, or is not woken\n";
         assert_eq!(
             answer_of(Readiness::default(), silent(), "/healthz").await,
             (StatusCode::SERVICE_UNAVAILABLE, format!("not healthy: {trouble}"))

@@ -171,23 +171,24 @@ impl Metrics {
         self.refusals.register(own);
         own.register_with_unit(
             "round_duration",
-            "How long one step of the mind took",
+            "How long one step of the deciding thread took",
             Unit::Seconds,
             self.round_duration.clone(),
         );
         own.register(
             "slow_rounds",
-            "Steps of the mind that took longer than half a second; the log says what they were about",
+            "Steps of the deciding thread that took longer than half a second; the log says what they were about",
             self.slow_rounds.clone(),
         );
         own.register(
             "stumbles",
-            "How often the mind fell or stood still over an object, and was replaced by one that keeps off it",
+            "How often the deciding thread panicked or hung over an object, and was replaced by one that leaves the object out",
             self.stumbles.clone(),
         );
         own.register(
             "set_aside",
-            "Objects that the mind keeps off, by kind; for Namespace also those of which no waiting pod is looked at",
+            "Objects that are left out because the operator panicked or hung over them, by kind; for Namespace also those of which no waiting \
+             pod is looked at",
             self.set_aside.clone(),
         );
         own.register(

@@ -69,7 +69,7 @@ fn a_silent_mind_is_in_trouble_and_nobody_reads_a_name() {
     age(&pulse, SILENCE);
     let idle = pulse.trouble().unwrap();
     assert!(
-        idle.starts_with("the mind has not answered for 30 s: it is at no step"),
+        idle.starts_with("the deciding thread has not answered for 30 s: it is at no step"),
         "{idle}"
     );
 
@@ -79,7 +79,7 @@ fn a_silent_mind_is_in_trouble_and_nobody_reads_a_name() {
     let step = pulse.trouble().unwrap();
     assert_eq!(
         step,
-        "the mind has not answered for 40 s: its step \"show\" has lasted 40 s"
+        "the deciding thread has not answered for 40 s: its step \"show\" has lasted 40 s"
     );
 
     let pulse = Pulse::default();
@@ -89,7 +89,7 @@ fn a_silent_mind_is_in_trouble_and_nobody_reads_a_name() {
     let piece = pulse.trouble().unwrap();
     assert_eq!(
         piece,
-        "the mind has not answered for 31 s: it has been judging a Pod (uid u-1) for 31 s; its name is in the log"
+        "the deciding thread has not answered for 31 s: it has been judging a Pod (uid u-1) for 31 s; its name is in the log"
     );
 }
 

@@ -164,7 +164,7 @@ async fn a_slow_mind_is_counted_and_a_silent_one_leads_until_the_kubelet_is_told
         })
     })
     .await?;
-    let silent = text.split_once("the mind has not answered for ");
+    let silent = text.split_once("the deciding thread has not answered for ");
     let seconds: Option<u64> = silent.and_then(|(_, rest)| rest.split_once(" s")?.0.parse().ok());
     assert!(seconds.is_some_and(|seconds| seconds >= SILENCE.as_secs()), "{text}");
     assert!(text.contains("its step \"decide\""), "{text}");
