@@ -248,7 +248,7 @@ impl Mind {
         let result = work(self);
         let ended = self.pulse.end();
         let slow = ended.took >= SLOW;
-        self.metrics.round(step, ended.took, slow);
+        self.metrics.step_ended(step, ended.took, slow);
         if slow {
             let (longest, longest_took) = ended.longest.map(|(work, took)| (work.to_string(), took)).unzip();
             let (step, took) = (step.as_str(), ended.took);

@@ -350,7 +350,7 @@ impl Metrics {
     }
 
     /// Records how long a step of the mind took, and whether that was too long.
-    pub fn round(&self, step: Step, took: Duration, slow: bool) {
+    pub fn step_ended(&self, step: Step, took: Duration, slow: bool) {
         let labels = StepLabels { step };
         self.round_duration.get_or_create(&labels).observe(took.as_secs_f64());
         if slow {
