@@ -36,7 +36,7 @@ worded! {
         InvalidCrossQuota = "InvalidCrossQuota",
         /// The API server refuses the label by which pods are kept off the node, or narrowed to its cards: that is tried again.
         NodeNotLabelled = "NodeNotLabelled",
-        /// The configuration can't be read: the last good one stays in force.
+        /// The configuration can't be read, or is gone: the last good one stays in force.
         InvalidConfiguration = "InvalidConfiguration",
         /// Something in the configuration has no effect, or hardly the one that is meant.
         ConfigurationWarning = "ConfigurationWarning",

@@ -1,8 +1,9 @@
 //! Follows the configuration's `ConfigMap`: the newest readable version is in force.
 //!
 //! A version that cannot be read changes nothing: the last good one stays. A program that starts with an unreadable version has no
-//! configuration in force and decides nothing, since the defaults might admit pods that the last good version would hold. The log, a metric
-//! and the readiness text say so, and so does an event of the operator that leads.
+//! configuration in force and decides nothing, since the defaults might admit pods that the last good version would hold. The same holds
+//! where the `ConfigMap` is deleted, which may be back in a moment. The defaults are in force where it was not there at the start, or has no
+//! data. The log, a metric and the readiness text say what is wrong, and so does an event of the operator that leads.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tracing::{error, info, warn};
 
+/// The problem of a `ConfigMap` that was there. Who lets in by the defaults meanwhile can't take that back.
+const IS_MISSING: &str = "ConfigMap cardgate-config is missing: create it again, without data for the defaults";
 /// The warning for the author of a configuration without quotas, who may have copied it from a document about something else.
 const QUEUES_ARE_UNLIMITED: &str = "volcano-scheduler.conf lists plugins, and neither capacity-card nor capacity: what is not listed is \
                                     off, so queues limit nothing. List one of the two to have quotas";
@@ -75,7 +78,7 @@ impl ConfigurationGauges {
         );
         registry.register(
             "config_valid",
-            "1 if the newest configuration is in force, 0 if it is invalid and an older one is",
+            "1 if the newest configuration is in force, 0 if it is invalid or missing: an older one is in force, or none since a restart",
             self.valid.clone(),
         );
     }
@@ -89,27 +92,52 @@ impl ConfigurationGauges {
     }
 }
 
-/// Remembers the generation that was read last, and which of its keys are not used.
+/// Remembers what was read last.
 #[derive(Debug, Default)]
 pub struct Reader {
-    last: Option<(i64, Vec<String>)>,
+    last: Option<Last>,
     in_force: bool,
+    /// The `ConfigMap`, once there was one.
+    config_map: Option<ObjectReference>,
+}
+
+/// What was read.
+#[derive(Debug, PartialEq)]
+enum Last {
+    /// Texts: their generation, and which of their keys are not used.
+    Texts(i64, Vec<String>),
+    /// The `ConfigMap` was gone.
+    Missing,
 }
 
 impl Reader {
-    /// Reads the `ConfigMap`; without one, the defaults. Returns none if the texts have not changed since the last time.
+    /// Reads the `ConfigMap`. Without one, reads the defaults if there has been none since the start. Returns none if the texts have not
+    /// changed since the last time.
     pub fn read(&mut self, config_map: Option<&ConfigMap>) -> Option<Loaded> {
+        if let Some(config_map) = config_map {
+            self.config_map = Some(config_map.object_ref(&()));
+        }
+        let is_missing = config_map.is_none() && self.config_map.is_some();
         let data = config_map.and_then(|config_map| config_map.data.as_ref());
         let text = |key: &str| data.and_then(|data| data.get(key)).map(String::as_str);
         let (conf, own) = (text(SCHEDULER_CONF), text(CARDGATE_YAML));
         let generation = generation(conf, own);
         let unknown = unknown_keys(data.into_iter().flatten().map(|(key, _)| key.as_str()));
-        let read = Some((generation, unknown));
-        if self.last == read {
+        let now = if is_missing {
+            Last::Missing
+        } else {
+            Last::Texts(generation, unknown)
+        };
+        if self.last.as_ref() == Some(&now) {
             return None;
         }
-        self.last = read;
-        let (in_force, read, warnings) = match parse(config_map) {
+        self.last = Some(now);
+        let parsed = if is_missing {
+            Err(IS_MISSING.to_owned())
+        } else {
+            parse(config_map).map_err(|problem| problem.to_string())
+        };
+        let (in_force, read, warnings) = match parsed {
             Ok(parsed) => {
                 for warning in &parsed.warnings {
                     warn!("configuration: {warning}");
@@ -139,9 +167,7 @@ impl Reader {
             in_force,
             read,
             warnings,
-            config_map: config_map
-                .map(|config_map| config_map.object_ref(&()))
-                .unwrap_or_default(),
+            config_map: self.config_map.clone().unwrap_or_default(),
         })
     }
 }
@@ -173,11 +199,35 @@ mod tests {
         let changed = reader.read(Some(&config_map("defaultQueue: research"))).unwrap();
         assert_eq!(default_queue(&changed), "research");
         assert_eq!(reader.read(Some(&config_map("defaultQueue: research"))), None);
-        assert_eq!(
-            default_queue(&reader.read(None).unwrap()),
-            "default",
-            "the ConfigMap was deleted"
-        );
+        let emptied = reader.read(Some(&ConfigMap::default())).unwrap();
+        assert_eq!(default_queue(&emptied), "default");
+    }
+
+    /// `kubectl replace --force` deletes it and brings it back, and so does a tool that prunes. Who is let in by the defaults meanwhile
+    /// stays.
+    #[test]
+    fn a_configuration_that_is_deleted_stays_in_force_until_it_is_back() {
+        for (first, ruling) in [
+            ("defaultQueue: research", "the last good one stays in force"),
+            ("admitOn: sometimes", "nothing is decided until it can be read"),
+        ] {
+            let mut reader = Reader::default();
+            let mut first = config_map(first);
+            first.metadata.name = Some(CONFIG_MAP.to_owned());
+            let read = reader.read(Some(&first)).unwrap().read;
+            let missing = reader.read(None).unwrap();
+            assert_eq!(missing.in_force, None, "the defaults may let in whom it holds");
+            assert_eq!(missing.config_map.name.as_deref(), Some(CONFIG_MAP), "for events");
+            let problem = missing.read.unwrap_err();
+            assert!(problem.contains("missing") && problem.ends_with(ruling), "{problem}");
+            assert_eq!(reader.read(None), None, "a watch that begins again");
+            let back = reader.read(Some(&first)).unwrap();
+            assert_eq!(back.read, read, "what is missing no more is told");
+            reader.read(None).unwrap();
+            let emptied = reader.read(Some(&ConfigMap::default())).unwrap();
+            assert_eq!(default_queue(&emptied), "default");
+            assert!(reader.read(None).unwrap().read.is_err(), "it was there");
+        }
     }
 
     #[test]
@@ -223,7 +273,7 @@ mod tests {
         );
         assert!(!is_valid);
         assert_eq!(good, bad, "another one is in force only when it is valid");
-        assert_ne!(shown(None).1, good);
+        assert_ne!(shown(Some("defaultQueue: another")).1, good);
     }
 
     #[test]

@@ -22,6 +22,13 @@ const WHAT: &str = "configuration";
 /// The finding if all is well.
 const WELL: &str = "it can be read, and nothing of it is without effect";
 
+/// What an invalid configuration leads to.
+const IS_INVALID: &str =
+    "the last one that could be read stays in force, but a program that has started since has none, and lets nobody in";
+/// The finding if the `ConfigMap` is gone.
+const IS_MISSING: &str = "ConfigMap cardgate-config is missing: the last one that could be read stays in force, but a program that has \
+                          started since takes the defaults: create it again, without data for the defaults";
+
 /// Checks the configuration, and returns it if it can be seen and read.
 ///
 /// What the operator reported of it lately counts only where nothing here shows the present state. A report is made once, is
@@ -36,10 +43,13 @@ pub(super) async fn findings(cluster: &Cluster) -> (Vec<Finding>, Option<Configu
             return ([unseen].into_iter().chain(said).collect(), None);
         }
     };
+    if found.is_none() {
+        return (vec![Finding::new(Result::Problem, WHAT, IS_MISSING)], None);
+    }
     let parsed = match configuration::parse(found.as_ref()) {
         Ok(parsed) => parsed,
         Err(error) => {
-            let details = format!("{error}: the last one that could be read is in force, or the defaults");
+            let details = format!("{error}: {IS_INVALID}");
             return (vec![Finding::new(Result::Problem, WHAT, details)], None);
         }
     };

@@ -133,10 +133,10 @@ impl Stored {
         if let (true, Some(before), None) = (write.resource == &PODS, &write.before, &write.after) {
             self.gone.insert(write.key.clone(), (write.at, Arc::clone(before)));
         }
-        // A configuration that can't be put in force leaves the former one in force. An operator that starts with it decides
-        // nothing.
+        // A configuration that can't be put in force, or is deleted, leaves the former one in force. An operator that starts with one
+        // that can't be put in force decides nothing.
         let is_unreadable = |map: &Arc<Value>| Configuration::read(&map["data"]).is_none();
-        if is_configuration(write) && write.after.as_ref().is_some_and(is_unreadable) {
+        if is_configuration(write) && write.after.as_ref().is_none_or(is_unreadable) {
             return;
         }
         let of_kind = self.now.entry(write.resource).or_default();

@@ -143,12 +143,18 @@ async fn the_newest_readable_configuration_is_in_force_and_what_is_wrong_is_told
     assert_eq!(next(&mut published).await?.queue_plugin, QueuePlugin::Off);
     event(&events, "ConfigurationWarning", "queues limit nothing").await?;
 
-    // The ConfigMap may be deleted and come back.
+    // The ConfigMap may be deleted and come back. Nothing else is in force meanwhile.
     Cardgate::write_configuration(&plane, None, Some("defaultQueue: research")).await?;
     assert_eq!(next(&mut published).await?.cardgate.default_queue, "research");
     plane
         .kubectl()
         .run(["-n", NAMESPACE, "delete", "configmap", CONFIG_MAP])
+        .await?;
+    event(&events, "InvalidConfiguration", "missing").await?;
+    assert!(shows(&metrics, "cardgate_config_valid 0"));
+    plane
+        .kubectl()
+        .run(["-n", NAMESPACE, "create", "configmap", CONFIG_MAP])
         .await?;
     assert_eq!(next(&mut published).await?.cardgate.default_queue, "default");
     assert!(!following.is_finished());

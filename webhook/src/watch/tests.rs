@@ -168,26 +168,28 @@ fn facts_are_read_by_the_names_that_pods_use() {
 const NO_CONFIGURATION: &str = "a configuration that can be read";
 
 #[tokio::test]
-async fn the_configuration_is_as_its_object_and_when_that_is_gone() {
-    let fed = fed();
+async fn the_configuration_is_as_its_object_and_stays_when_that_is_gone() {
+    let (fed, first) = (fed(), fed());
     let config = |text: &str| ConfigMap {
         data: Some([("cardgate.yaml".to_owned(), format!("defaultQueue: {text}"))].into()),
         ..ConfigMap::default()
     };
     let default_queue = || fed.knowledge.configured().configuration.cardgate.default_queue.clone();
+    configure(stream::iter(Reader::default().read(None).map(Ok)), first.clone()).await;
+    assert!(
+        !first.knowledge.missing().contains(&NO_CONFIGURATION),
+        "no ConfigMap at the start is a configuration too"
+    );
     let mut reader = Reader::default();
     let mut seen =
         |config_map: Option<&ConfigMap>| configure(stream::iter(reader.read(config_map).map(Ok)), fed.clone());
-    seen(Some(&config("]"))).await;
-    assert!(
-        fed.knowledge.missing().contains(&NO_CONFIGURATION),
-        "the defaults might let in whom the last good one would hold"
-    );
-    seen(None).await;
-    assert!(
-        !fed.knowledge.missing().contains(&NO_CONFIGURATION),
-        "no ConfigMap is a configuration too"
-    );
+    for unread in [Some(&config("]")), None] {
+        seen(unread).await;
+        assert!(
+            fed.knowledge.missing().contains(&NO_CONFIGURATION),
+            "the defaults might let in whom the last good one would hold"
+        );
+    }
     seen(Some(&config("one"))).await;
     seen(Some(&config("two"))).await;
     assert_eq!(default_queue(), "two");
@@ -196,6 +198,10 @@ async fn the_configuration_is_as_its_object_and_when_that_is_gone() {
     let problem = fed.knowledge.configured().problem.clone().unwrap();
     assert!(problem.contains("cardgate.yaml"), "{problem}");
     seen(None).await;
+    assert_eq!(default_queue(), "two", "who deletes it does not let in whom it holds");
+    let problem = fed.knowledge.configured().problem.clone().unwrap();
+    assert!(problem.contains("missing"), "{problem}");
+    seen(Some(&ConfigMap::default())).await;
     assert_eq!(default_queue(), "default");
     assert_eq!(fed.knowledge.configured().problem, None);
 }
