@@ -1,11 +1,14 @@
 //! One pass over all objects of a kind, page by page. It makes all necessary writes, a bounded number at once. Writes that fail are left to
 //! the next pass, which finds the objects again.
 
+use std::time::Duration;
+
 use futures::{StreamExt as _, stream};
 use json_patch::Patch as JsonPatch;
 use kube::api::{ListParams, ObjectList, Patch, PatchParams, Request};
 use kube::{Client, Resource as _};
 use serde::de::IgnoredAny;
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::marked::Marked;
@@ -14,6 +17,14 @@ use crate::request::{Obstacle, RequestError, in_time};
 /// Number of objects per page. A tenant's pod can arrive as nine megabytes: one and a half are stored, and characters that are escaped in
 /// JSON take six times as much. A page is in memory twice as it arrived, within the 256 MiB of the removal's own pod.
 const PAGE: u32 = 10;
+/// The pauses before a page that failed for the moment is asked for again. A pass that ended there would begin anew, and of thousands of
+/// pages one may always fail.
+const READ_AGAIN: [Duration; 4] = [
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+];
 /// How many objects are written at once. More writes would only wait in the API server, which serves few at a time.
 const LANES: usize = 16;
 
@@ -85,6 +96,7 @@ impl<'a> Pass<'a> {
         let mut size = PAGE;
         let mut params = ListParams::default().limit(PAGE);
         params.label_selector = writes.label.map(str::to_owned);
+        let mut pauses = READ_AGAIN.iter();
         loop {
             params.limit = Some(size);
             let request = Request::new(&*path).list(&params).map_err(kube::Error::BuildRequest);
@@ -96,8 +108,20 @@ impl<'a> Pass<'a> {
                     warn!(kind = writes.kind, size, "{error}: asking for smaller pages");
                     continue;
                 }
+                Err(error) if error.is_passing() => {
+                    let Some(pause) = pauses.next() else {
+                        return Err(error);
+                    };
+                    warn!(kind = writes.kind, "{error}: asking for the page again");
+                    sleep(*pause).await;
+                    if let RequestError::Expired { next, .. } = error {
+                        params.continue_token = Some(next);
+                    }
+                    continue;
+                }
                 page => page?,
             };
+            pauses = READ_AGAIN.iter();
             let to_write = page
                 .items
                 .iter()

@@ -104,13 +104,7 @@ impl Removing<'_> {
             .await?;
         self.await_end_of_operators(namespace).await?;
 
-        self.until_done("Jobs and pods are let go", FORGOTTEN, closed, async |pass| {
-            pass.over(Writes::<Job>::new("Job", release::resumption)).await?;
-            pass.over(Writes::<Pod>::of_status("pod", release::without_condition))
-                .await?;
-            pass.over(Writes::<Pod>::new("pod", release::without_gate)).await
-        })
-        .await?;
+        self.let_go(closed).await?;
         self.until_done("nodes lose their label", Duration::ZERO, closed, async |pass| {
             let labelled = Writes::<Node>::new("node", release::without_label);
             pass.over(labelled.selected_by(GPU_NODE_LABEL)).await
@@ -122,6 +116,19 @@ impl Removing<'_> {
         self.queues(queues).await?;
         self.delete("what remains is removed", &objects::rights()).await?;
         self.namespace(namespace).await
+    }
+
+    /// Lets all Jobs and pods go; nothing new has been held since `closed`. What keeps one of the three from being done keeps none of the
+    /// others, and the conditions, which hold nobody, come last.
+    async fn let_go(&self, closed: Instant) -> Result<(), UninstallError> {
+        self.until_done("Jobs and pods are let go", FORGOTTEN, closed, async |pass| {
+            let jobs = pass.over(Writes::<Job>::new("Job", release::resumption)).await;
+            let gates = pass.over(Writes::<Pod>::new("pod", release::without_gate)).await;
+            let conditions = Writes::<Pod>::of_status("pod", release::without_condition);
+            let conditions = pass.over(conditions).await;
+            jobs.and(gates).and(conditions)
+        })
+        .await
     }
 
     /// Deletes objects, and waits until they are gone.

@@ -9,6 +9,9 @@ use tokio::time::timeout;
 /// How long one request may take.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
+/// HTTP status of a list that took so long that the API server has forgotten it.
+const EXPIRED: u16 = 410;
+
 /// A request that failed.
 #[derive(Debug, Error)]
 pub enum RequestError {
@@ -23,6 +26,10 @@ pub enum RequestError {
         /// The reason, in the API server's words.
         message: String,
     },
+    /// The list has expired. It goes on from this token, with the objects as they are now.
+    #[error("{message}")]
+    #[expect(missing_docs, reason = "one line says it")]
+    Expired { message: String, next: String },
     /// The API server could not be reached, or its answer could not be understood.
     #[error(transparent)]
     Failed(kube::Error),
@@ -30,12 +37,14 @@ pub enum RequestError {
 
 impl From<kube::Error> for RequestError {
     fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) => Self::Refused {
-                code: status.code,
-                message: status.message.clone(),
-            },
-            error => Self::Failed(error),
+        let kube::Error::Api(status) = error else {
+            return Self::Failed(error);
+        };
+        let (code, message) = (status.code, status.message);
+        let next = status.metadata.and_then(|metadata| metadata.continue_);
+        match next.filter(|next| code == EXPIRED && !next.is_empty()) {
+            Some(next) => Self::Expired { message, next },
+            None => Self::Refused { code, message },
         }
     }
 }
@@ -45,7 +54,18 @@ impl RequestError {
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Refused { code, .. } => Some(*code),
-            _ => None,
+            Self::Expired { .. } => Some(EXPIRED),
+            Self::TimedOut | Self::Failed(_) => None,
+        }
+    }
+
+    /// Whether the API server, or a proxy before it, may answer differently in a moment.
+    pub(crate) fn is_passing(&self) -> bool {
+        const BUSY: u16 = 429;
+        match self {
+            Self::Refused { code, .. } => *code == BUSY || *code >= 500,
+            Self::Expired { .. } | Self::Failed(_) => true,
+            Self::TimedOut => false,
         }
     }
 

@@ -147,3 +147,32 @@ async fn what_can_not_be_written_keeps_nothing_from_going_on() {
         assert!(asked.load(Ordering::Relaxed) > 15, "{code}: it is tried again");
     }
 }
+
+/// What waits must not wait on because something else about it can't be written.
+#[tokio::test(start_paused = true)]
+async fn gates_go_although_jobs_can_not_be_read_and_conditions_not_be_written() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&seen);
+    let (client, _) = api_server(move |_, path| {
+        kept.lock().unwrap().push(path.to_owned());
+        let pod = json!({"metadata": {"namespace": "team", "name": "held", "uid": "u"},
+            "spec": {"schedulingGates": [{"name": crds::keys::GATE}]},
+            "status": {"conditions": [{"type": crds::keys::ADMITTED_CONDITION, "status": "False"}]}});
+        match path {
+            "/api/v1/pods" => (200, json!({"metadata": {}, "items": [pod]})),
+            "/api/v1/namespaces/team/pods/held" => (200, json!({"metadata": {}})),
+            _ => status(500),
+        }
+    });
+    let removing = Removing {
+        client: &client,
+        objects: Objects::new(&client, false),
+        dry_run: false,
+    };
+    let ended = tokio::time::timeout(PATIENCE, removing.let_go(Instant::now())).await;
+    assert!(ended.is_err(), "it tries again: {ended:?}");
+    let seen = seen.lock().unwrap();
+    let first = |end: &str| seen.iter().position(|path| path.ends_with(end));
+    assert!(first("/held").is_some(), "{seen:?}");
+    assert!(first("/held") < first("/held/status"), "the gate first: {seen:?}");
+}

@@ -99,3 +99,84 @@ async fn the_status_is_written_by_its_own_path() {
         "/api/v1/namespaces/team/pods/p-0/status"
     );
 }
+
+/// A server that answers one list of pods after the other with these: its code, its content, and what was asked for.
+fn lists(answers: Vec<(u16, Value)>) -> (Client, Arc<Mutex<Vec<String>>>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&asked);
+    let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let is_list = request.method() == http::Method::GET;
+        let (code, answer) = if is_list {
+            let mut asked = kept.lock().unwrap();
+            let mut query = request.uri().query().unwrap_or_default().split('&');
+            let token = query.find_map(|part| part.strip_prefix("continue="));
+            asked.push(token.unwrap_or("first").to_owned());
+            answers[asked.len().min(answers.len()) - 1].clone()
+        } else {
+            (200, json!({"metadata": {}}))
+        };
+        let body = kube::client::Body::from(answer.to_string().into_bytes());
+        let answer = http::Response::builder().status(code).body(body).unwrap();
+        async { Ok::<_, Infallible>(answer) }
+    });
+    (Client::new(server, "default"), asked)
+}
+
+/// Goes over all pods once; returns how many were written.
+async fn over_pods(client: &Client) -> Result<usize, RequestError> {
+    let mut pass = Pass::new(client, false);
+    pass.over(Writes::<Pod>::new("pod", without_gate)).await?;
+    Ok(pass.done)
+}
+
+fn refusal(code: u16, metadata: &Value) -> (u16, Value) {
+    let refusal = json!({"kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure", "message": "no", "code": code});
+    (code, refusal)
+}
+
+/// With thousands of pages one of them always fails, and a pass that began anew each time would never end.
+#[tokio::test(start_paused = true)]
+async fn a_page_that_fails_for_the_moment_is_asked_for_again() {
+    for code in [429, 500, 503] {
+        let fails = refusal(code, &json!({}));
+        let (client, asked) = lists(vec![
+            (200, page(25, 0, 10)),
+            fails.clone(),
+            fails.clone(),
+            (200, page(25, 10, 10)),
+            fails,
+            (200, page(25, 20, 10)),
+        ]);
+        assert_eq!(over_pods(&client).await.unwrap(), 25, "{code}");
+        assert_eq!(*asked.lock().unwrap(), ["first", "10", "10", "10", "20", "20"]);
+    }
+    for (code, times) in [(503, 5), (403, 1)] {
+        let (client, asked) = lists(vec![refusal(code, &json!({}))]);
+        assert_eq!(over_pods(&client).await.unwrap_err().code(), Some(code));
+        assert_eq!(asked.lock().unwrap().len(), times, "{code}");
+    }
+}
+
+/// The API server forgets a list after some minutes. It then says how to go on with the objects as they are now.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_has_expired_goes_on_where_it_was() {
+    let (client, asked) = lists(vec![
+        (200, page(20, 0, 10)),
+        refusal(410, &json!({"continue": "now"})),
+        (200, page(20, 10, 10)),
+    ]);
+    assert_eq!(over_pods(&client).await.unwrap(), 20);
+    assert_eq!(*asked.lock().unwrap(), ["first", "10", "now"]);
+
+    let (client, asked) = lists(vec![(200, page(20, 0, 10)), refusal(410, &json!({}))]);
+    assert_eq!(
+        over_pods(&client).await.unwrap_err().code(),
+        Some(410),
+        "the next pass begins anew"
+    );
+    assert_eq!(asked.lock().unwrap().len(), 2);
+
+    let (client, asked) = lists(vec![refusal(410, &json!({"continue": "now"}))]);
+    assert_eq!(over_pods(&client).await.unwrap_err().code(), Some(410));
+    assert_eq!(asked.lock().unwrap().len(), 5, "not without end");
+}
