@@ -20,7 +20,7 @@ use webhook::door::Door as Webhook;
 use webhook::endpoint::Endpoint;
 use webhook::knowledge::{GroupFacts, Knowledge, NamespaceFacts, QueueFacts, group_key};
 use webhook::lookup::{LookupError, Lookups};
-use webhook::view::{Found, Lookup};
+use webhook::view::{Found, Lookup, PodsOf};
 
 use crate::objects::{
     CARD_TYPES, CARD_USAGES, CONFIG_MAPS, JOBS, Key, NAMESPACES, POD_GROUPS, PODS, QUEUES, Refusal, Resource,
@@ -79,7 +79,7 @@ impl Lookups for Seen {
             Lookup::Namespace(name) => Found::Namespace(self.knowledge.namespaces.get(name)),
             Lookup::PodsOf(queue) => {
                 let pods_of = self.pods_of.lock().unwrap_or_else(PoisonError::into_inner);
-                Found::PodsOf(pods_of.get(queue).copied().unwrap_or(0))
+                Found::PodsOf(PodsOf::Shown(pods_of.get(queue).copied().unwrap_or(0)))
             }
             // Claims matter only for refusals that are certain, which do not occur in random worlds.
             Lookup::Claim { .. } | Lookup::ClaimTemplate { .. } => Found::Claim(None),

@@ -3,8 +3,12 @@
 //! How many pods a queue has is what the operator last wrote in the queue's `CardUsage`. So the webhook needs no right to
 //! read pods, but may be some seconds behind. A queue that is removed, or given queues below it, in these seconds harms
 //! nobody: its pods wait, and what they hold stays charged. A user whose queue is kept for that reason can try again.
-//! Without a `CardUsage` no pods are known. Pods that wait do not count: otherwise a user could create pods that never get
-//! in, and so keep the queue as it is for ever.
+//! Pods that wait do not count: otherwise a user could create pods that never get in, and so keep the queue as it is for
+//! ever.
+//!
+//! The operator writes a `CardUsage` for every queue. Where there is none, for example since its definition was installed
+//! anew, any number of pods may run. Only a queue that was just made has none for certain, and where the kind is not
+//! installed nobody will ever say.
 
 use std::sync::Arc;
 
@@ -15,20 +19,26 @@ use engine::devices::cut_excess;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::resource::v1 as resource;
-use kube::core::DeserializeGuard;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::SignedDuration;
+use kube::core::{DeserializeGuard, Status};
 use kube::{Api, Client};
 use programs::lean_requests::get;
 use programs::logging::plain;
-use programs::when_it_has_time;
+use programs::{clock, when_it_has_time};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::knowledge::{GroupFacts, NamespaceFacts, QueueFacts, WatchedGroup};
 use crate::lookup::{LookupError, Lookups, TIME_LIMIT, TURN_LIMIT};
-use crate::view::{Found, Lookup};
+use crate::view::{Found, Lookup, PodsOf};
 
 /// HTTP status of an object or a kind that does not exist.
 const NOT_FOUND: u16 = 404;
+/// The reason in a `Status` that says that an object does not exist; where its kind does not, there is no `Status`.
+const OBJECT_NOT_FOUND: &str = "NotFound";
+/// For how long after its creation a queue without a `CardUsage` has no pods. The operator writes it within seconds.
+const NEW: SignedDuration = SignedDuration::from_secs(60);
 /// How many questions are asked at once. However many reviews a user sends, the API server is asked no more than that.
 const QUESTIONS: usize = 32;
 /// How many of these may be about claims, and how many about groups. Tenants write both, as long as objects can be, and each
@@ -76,11 +86,18 @@ impl ApiLookups {
                 Found::Namespace(namespace.map(|namespace| Arc::new(NamespaceFacts::read(&namespace.metadata))))
             }
             Lookup::PodsOf(queue) => {
-                let usages = Api::<DeserializeGuard<CardUsage>>::all(client);
-                let usage = existing(usages.get(queue).await)?;
-                let status = usage.and_then(|usage| usage.0.ok()?.status);
-                let count = status.map_or(0, |status| status.admitted_pods);
-                Found::PodsOf(u64::try_from(count).unwrap_or(0))
+                let usages = Api::<DeserializeGuard<CardUsage>>::all(client.clone());
+                let usage = match usages.get(queue).await {
+                    Err(kube::Error::Api(status)) if is_of_missing_kind(&status) => {
+                        return Ok(Found::PodsOf(PodsOf::Shown(0)));
+                    }
+                    usage => existing(usage)?,
+                };
+                Found::PodsOf(match usage.and_then(|usage| usage.0.ok()?.status) {
+                    Some(status) => PodsOf::Shown(u64::try_from(status.admitted_pods).unwrap_or(0)),
+                    None if is_new(&client, queue).await? => PodsOf::Shown(0),
+                    None => PodsOf::NotShown,
+                })
             }
             Lookup::Claim { namespace, name } => {
                 let claim = get::<resource::ResourceClaim, ResourceClaim>(&client, Some(namespace), name);
@@ -123,6 +140,18 @@ impl Lookups for ApiLookups {
             timeout(TIME_LIMIT, in_turn).await.unwrap_or(Err(LookupError::Timeout))
         })
     }
+}
+
+/// Whether the kind of an object that was not found is not installed.
+fn is_of_missing_kind(status: &Status) -> bool {
+    status.code == NOT_FOUND && status.reason != OBJECT_NOT_FOUND
+}
+
+/// Whether a queue was made so lately that it has no pods, or does not exist.
+async fn is_new(client: &Client, queue: &str) -> Result<bool, kube::Error> {
+    let queue = existing(Api::<Queue>::all(client.clone()).get_metadata(queue).await)?;
+    let made = queue.and_then(|queue| queue.metadata.creation_timestamp);
+    Ok(made.is_none_or(|Time(made)| clock::now().duration_since(made) < NEW))
 }
 
 /// Keeps of a claim only what is judged. A review holds it until it is answered, and many reviews may be under way.

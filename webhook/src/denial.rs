@@ -221,6 +221,11 @@ pub enum Denial {
     )]
     QueueHasPods { queue: String },
     #[error(
+        "the operator has not shown yet whether queue {queue:?} has pods (its CardUsage is missing or empty): try again in a moment, and see \
+         that an operator leads"
+    )]
+    UsageNotShown { queue: String },
+    #[error(
         "the Binding carries {keys}, which would replace what the pod is charged by, and {user:?} is none of the schedulers that \
          may send a pod's own annotations back: leave them out, or have an administrator add the scheduler to `schedulers` in \
          cardgate.yaml"
@@ -312,6 +317,7 @@ impl Denial {
             Self::RootQueue { .. } => "RootQueue",
             Self::QueueHasChildren { .. } => "QueueHasChildren",
             Self::QueueHasPods { .. } => "QueueHasPods",
+            Self::UsageNotShown { .. } => "UsageNotShown",
             Self::BindingKeys { .. } => "BindingKeys",
             Self::CardRequest(_) => "CardRequestInvalid",
             Self::MinResources(_) => "MinResourcesInvalid",

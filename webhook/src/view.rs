@@ -76,12 +76,21 @@ pub enum Found {
     Group(Option<Arc<GroupFacts>>),
     /// About a namespace.
     Namespace(Option<Arc<NamespaceFacts>>),
-    /// How many pods a queue has let in, as the operator last wrote it.
-    PodsOf(u64),
+    /// How many pods a queue has let in.
+    PodsOf(PodsOf),
     /// What a claim of devices asks for, or what the claims made from a template ask for.
     Claim(Option<Arc<ClaimSpec>>),
     /// About a class of devices.
     Class(Option<Arc<DeviceClass>>),
+}
+
+/// How many pods a queue has let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodsOf {
+    /// As many, as the operator last wrote it.
+    Shown(u64),
+    /// The operator has not written it.
+    NotShown,
 }
 
 /// Answers of the API server for one request.
@@ -229,7 +238,7 @@ impl<'k> View<'k> {
     }
 
     /// How many pods a queue has let in; `None` unless it was asked for.
-    pub fn pods_of(&self, of: &str) -> Option<u64> {
+    pub fn pods_of(&self, of: &str) -> Option<PodsOf> {
         self.fresh.find(|lookup, found| match (lookup, found) {
             (Lookup::PodsOf(queue), Found::PodsOf(count)) if queue == of => Some(*count),
             _ => None,

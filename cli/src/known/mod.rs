@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use gathered::Gathered;
 use webhook::knowledge::{Knowledge, group_key};
 use webhook::lookup::{LookupError, Lookups};
-use webhook::view::{Found, Lookup};
+use webhook::view::{Found, Lookup, PodsOf};
 
 use crate::cluster::Cluster;
 use crate::failure::Failure;
@@ -148,10 +148,12 @@ impl Lookups for Known {
                     Arc::default()
                 })))
             }
-            Lookup::PodsOf(queue) => Found::PodsOf(self.pods_of.get(queue).copied().unwrap_or_else(|| {
-                self.suppose(Supposed::PodsOf(queue.clone()));
-                0
-            })),
+            Lookup::PodsOf(queue) => {
+                Found::PodsOf(PodsOf::Shown(self.pods_of.get(queue).copied().unwrap_or_else(|| {
+                    self.suppose(Supposed::PodsOf(queue.clone()));
+                    0
+                })))
+            }
             Lookup::Claim { namespace, name } => {
                 Found::Claim(self.claim(Asks::Claim, namespace, name, "ResourceClaim"))
             }

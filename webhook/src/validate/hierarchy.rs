@@ -10,7 +10,7 @@ use crds::queue_terms::{Item, Limits, QueueTerms};
 use super::Findings;
 use crate::denial::{Denial, Excess};
 use crate::knowledge::QueueFacts;
-use crate::view::{Lookup, View};
+use crate::view::{Lookup, PodsOf, View};
 use crate::warning::Warning;
 
 /// How many children are looked up, to tell children that exist from children whose removal a watch has not delivered yet.
@@ -150,10 +150,11 @@ impl Family<'_> {
                 parent: parent.to_string(),
             });
         }
-        if let Some(1..) = self.view.pods_of(&parent) {
-            findings.denials.push(Denial::ParentHasPods {
-                parent: parent.to_string(),
-            });
+        let parent_name = || parent.to_string();
+        match self.view.pods_of(&parent) {
+            Some(PodsOf::Shown(1..)) => findings.denials.push(Denial::ParentHasPods { parent: parent_name() }),
+            Some(PodsOf::NotShown) => findings.denials.push(Denial::UsageNotShown { queue: parent_name() }),
+            Some(PodsOf::Shown(0)) | None => {}
         }
         self.check_capabilities(terms, findings);
         if let Some(facts) = facts {
@@ -344,8 +345,9 @@ impl Family<'_> {
             });
         }
         match self.view.pods_of(self.name) {
-            Some(1..) => Err(Denial::QueueHasPods { queue: queue() }),
-            _ => Ok(()),
+            Some(PodsOf::Shown(1..)) => Err(Denial::QueueHasPods { queue: queue() }),
+            Some(PodsOf::NotShown) => Err(Denial::UsageNotShown { queue: queue() }),
+            Some(PodsOf::Shown(0)) | None => Ok(()),
         }
     }
 }

@@ -10,6 +10,7 @@ use crds::volcano::Queue;
 use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 use webhook::knowledge::QueueFacts;
+use webhook::view::PodsOf;
 
 use crate::common::{Verdict, World, review};
 
@@ -261,12 +262,24 @@ fn a_cycle_is_refused() {
 #[test]
 fn a_queue_with_pods_does_not_become_a_parent() {
     let hierarchy = Hierarchy::new();
-    hierarchy.0.api.pods.lock().unwrap().insert("vision".to_owned(), 3);
+    hierarchy
+        .0
+        .api
+        .pods
+        .lock()
+        .unwrap()
+        .insert("vision".to_owned(), PodsOf::Shown(3));
     let refused = hierarchy.create(&part("lab", "vision", 1, 0)).refused();
     assert!(refused.starts_with("403 ParentHasPods: "), "{refused}");
     assert!(refused.contains("has pods that were let in ("), "{refused}");
     // One that is a parent already stays one, whatever runs in it.
-    hierarchy.0.api.pods.lock().unwrap().insert("research".to_owned(), 1);
+    hierarchy
+        .0
+        .api
+        .pods
+        .lock()
+        .unwrap()
+        .insert("research".to_owned(), PodsOf::Shown(1));
     hierarchy.create(&part("lab", "research", 1, 0)).allowed();
 }
 
@@ -282,13 +295,43 @@ fn children_pods_the_root_and_the_default_queue_protect_from_removal() {
             "{name}"
         );
     }
-    hierarchy.0.api.pods.lock().unwrap().insert("vision".to_owned(), 3);
+    hierarchy
+        .0
+        .api
+        .pods
+        .lock()
+        .unwrap()
+        .insert("vision".to_owned(), PodsOf::Shown(3));
     let pods = hierarchy.delete("vision").refused();
     assert!(
         pods.starts_with("403 QueueHasPods: ") && pods.contains("has pods that were let in ("),
         "{pods}"
     );
     hierarchy.delete("speech").allowed();
+}
+
+/// Its usage is gone, for example because the definition was installed anew: hundreds of its pods may run.
+#[test]
+fn a_queue_whose_pods_nobody_shows_is_neither_removed_nor_made_a_parent() {
+    let hierarchy = Hierarchy::new();
+    hierarchy
+        .0
+        .api
+        .pods
+        .lock()
+        .unwrap()
+        .insert("vision".to_owned(), PodsOf::NotShown);
+    for refused in [
+        hierarchy.delete("vision"),
+        hierarchy.create(&part("lab", "vision", 1, 0)),
+    ] {
+        let refused = refused.refused();
+        assert!(
+            refused.starts_with("403 UsageNotShown: ") && refused.contains("queue \"vision\""),
+            "{refused}"
+        );
+        assert!(refused.contains("try again in a moment"), "{refused}");
+    }
 }
 
 #[test]
@@ -313,7 +356,13 @@ fn without_hierarchy_parents_mean_nothing_and_pods_still_protect() {
     hierarchy.delete("research").allowed();
     hierarchy.delete("root").allowed();
     hierarchy.delete("default").refused();
-    hierarchy.0.api.pods.lock().unwrap().insert("vision".to_owned(), 3);
+    hierarchy
+        .0
+        .api
+        .pods
+        .lock()
+        .unwrap()
+        .insert("vision".to_owned(), PodsOf::Shown(3));
     hierarchy.delete("vision").refused();
 }
 

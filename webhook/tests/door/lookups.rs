@@ -8,11 +8,12 @@ use std::time::Duration;
 use actix_web::dev::ServerHandle;
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, rt, web};
 use kube::{Client, Config};
+use programs::clock::now;
 use serde_json::json;
 use webhook::api_lookups::ApiLookups;
 use webhook::knowledge::{GroupFacts, NamespaceFacts, QueueCondition};
 use webhook::lookup::{LookupError, Lookups as _, TIME_LIMIT};
-use webhook::view::{Found, Lookup};
+use webhook::view::{Found, Lookup, PodsOf};
 
 /// For how long the API server below says nothing about some claims.
 const SILENCE: Duration = Duration::from_mins(1);
@@ -21,6 +22,10 @@ const SILENCE: Duration = Duration::from_mins(1);
 /// `uninstalled`.
 async fn api(request: HttpRequest) -> HttpResponse {
     let status = |code: u16, reason: &str| json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code});
+    let made = |at: &str| {
+        json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+            "metadata": {"name": "it", "creationTimestamp": at}})
+    };
     match request.path() {
         "/apis/scheduling.volcano.sh/v1beta1/queues/team-a" => HttpResponse::Ok().json(json!({
             "metadata": {"name": "team-a", "annotations": {"card.volcano.sh/namespaces": "team=a"}},
@@ -45,8 +50,15 @@ async fn api(request: HttpRequest) -> HttpResponse {
         "/apis/card.volcano.sh/v1alpha1/cardusages/team-a" => HttpResponse::Ok().json(json!({
             "metadata": {"name": "team-a"}, "spec": {"queue": "team-a"}, "status": {"admittedPods": 2, "waitingPods": 3}
         })),
-        "/apis/card.volcano.sh/v1alpha1/cardusages/new" => {
-            HttpResponse::Ok().json(json!({"metadata": {"name": "new"}, "spec": {"queue": "new"}}))
+        "/apis/card.volcano.sh/v1alpha1/cardusages/new" | "/apis/card.volcano.sh/v1alpha1/cardusages/old" => {
+            HttpResponse::NotFound().json(status(404, "NotFound"))
+        }
+        "/apis/card.volcano.sh/v1alpha1/cardusages/old-without-status" => {
+            HttpResponse::Ok().json(json!({"metadata": {"name": "old"}, "spec": {"queue": "old"}}))
+        }
+        "/apis/scheduling.volcano.sh/v1beta1/queues/new" => HttpResponse::Ok().json(made(&now().to_string())),
+        path if path.starts_with("/apis/scheduling.volcano.sh/v1beta1/queues/old") => {
+            HttpResponse::Ok().json(made("2026-01-02T03:04:05Z"))
         }
         "/apis/resource.k8s.io/v1/namespaces/research/resourceclaims/long" => {
             let expressions = ["a".repeat(10_000), "b".repeat(10_000)];
@@ -139,10 +151,17 @@ async fn answers_are_read_and_absence_is_an_answer() {
     };
     let labels = [("team".to_owned(), "a".to_owned())].into();
     assert_eq!(facts, Arc::new(NamespaceFacts { labels, queue: None }));
-    for (queue, count) in [("team-a", 2), ("new", 0), ("gone", 0), ("uninstalled", 0)] {
+    for (queue, shown) in [
+        ("team-a", PodsOf::Shown(2)),
+        ("old", PodsOf::NotShown),
+        ("old-without-status", PodsOf::NotShown),
+        ("new", PodsOf::Shown(0)),
+        ("gone", PodsOf::Shown(0)),
+        ("uninstalled", PodsOf::Shown(0)),
+    ] {
         let found = lookups.find(&Lookup::PodsOf(queue.to_owned())).await.unwrap();
         assert!(
-            matches!(found, Found::PodsOf(found) if found == count),
+            matches!(found, Found::PodsOf(found) if found == shown),
             "{queue}: {found:?}"
         );
     }

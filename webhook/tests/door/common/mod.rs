@@ -26,7 +26,7 @@ use webhook::knowledge::{GroupFacts, Knowledge, NamespaceFacts, QueueCondition, 
 use webhook::lookup::{LookupError, Lookups};
 use webhook::metrics::Metrics;
 use webhook::server::Diagnosed;
-use webhook::view::{Found, Lookup};
+use webhook::view::{Found, Lookup, PodsOf};
 
 /// The namespace of all pods, unless a test says otherwise.
 pub const NAMESPACE: &str = "research";
@@ -40,7 +40,7 @@ pub struct FakeApi {
     pub groups: Mutex<BTreeMap<String, Arc<GroupFacts>>>,
     pub namespaces: Mutex<BTreeMap<String, Arc<NamespaceFacts>>>,
     /// How many pods each queue has that has any.
-    pub pods: Mutex<BTreeMap<String, u64>>,
+    pub pods: Mutex<BTreeMap<String, PodsOf>>,
     /// What claims ask for, or those that are made from templates, by name.
     pub claims: Mutex<BTreeMap<String, Arc<ClaimSpec>>>,
     pub classes: Mutex<BTreeMap<String, Arc<DeviceClass>>>,
@@ -68,7 +68,10 @@ impl Lookups for FakeApi {
                     Found::Group(self.groups.lock().unwrap().get(&group_key(namespace, name)).cloned())
                 }
                 Lookup::Namespace(name) => Found::Namespace(self.namespaces.lock().unwrap().get(name).cloned()),
-                Lookup::PodsOf(queue) => Found::PodsOf(self.pods.lock().unwrap().get(queue).copied().unwrap_or(0)),
+                Lookup::PodsOf(queue) => {
+                    let pods = self.pods.lock().unwrap().get(queue).copied();
+                    Found::PodsOf(pods.unwrap_or(PodsOf::Shown(0)))
+                }
                 Lookup::Claim { name, .. } | Lookup::ClaimTemplate { name, .. } => {
                     Found::Claim(self.claims.lock().unwrap().get(name).cloned())
                 }
