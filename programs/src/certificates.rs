@@ -13,6 +13,8 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use thiserror::Error;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer as _;
 
 /// The file with the certificate and its chain, as PEM; a key of the Secret.
 pub const CERTIFICATE: &str = "tls.crt";
@@ -55,6 +57,13 @@ pub fn certified_key(files: &Files) -> Result<CertifiedKey, CertificateError> {
         source,
     })?;
     Ok(CertifiedKey::from_der(chain, key, &provider())?)
+}
+
+/// Returns when the certificate expires, in seconds since 1970; none where the files have no certificate that can be read.
+pub fn expiry(files: &Files) -> Option<i64> {
+    let chain = certificates(files, CERTIFICATE).ok()?;
+    let (_, own) = X509Certificate::from_der(chain.first()?).ok()?;
+    Some(own.validity().not_after.timestamp())
 }
 
 /// Returns all certificates in one of the files.

@@ -46,6 +46,14 @@ struct KindLabels {
     kind: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CertificateLabels {
+    certificate: &'static str,
+}
+
+/// The only certificate of the webhook, as the operator calls it too.
+const WEBHOOK: CertificateLabels = CertificateLabels { certificate: "webhook" };
+
 impl EncodeLabelValue for Outcome {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
         encoder.write_str(match self {
@@ -68,6 +76,7 @@ pub struct Metrics {
     watch_errors: Family<KindLabels, Counter>,
     configuration: ConfigurationGauges,
     certificate_valid: Gauge,
+    certificate_expiry: Family<CertificateLabels, Gauge>,
 }
 
 impl Default for Metrics {
@@ -101,8 +110,15 @@ impl Default for Metrics {
         configuration.register(&mut registry);
         registry.register(
             "webhook_certificate_valid",
-            "1 if the newest serving certificate is in use, 0 if there is none or it can't be used",
+            "1 if the newest serving certificate is in use, 0 if there is none, it can't be used or has expired",
             certificate_valid.clone(),
+        );
+        let certificate_expiry = Family::default();
+        registry.register_with_unit(
+            "certificate_expiry_timestamp",
+            "When a certificate expires, in seconds since 1970",
+            Unit::Seconds,
+            certificate_expiry.clone(),
         );
         Self {
             registry,
@@ -113,6 +129,7 @@ impl Default for Metrics {
             watch_errors,
             configuration,
             certificate_valid,
+            certificate_expiry,
         }
     }
 }
@@ -144,6 +161,11 @@ impl Metrics {
     /// Records whether the newest certificate is in use.
     pub fn certificate(&self, valid: bool) {
         self.certificate_valid.set(i64::from(valid));
+    }
+
+    /// Shows when the certificate in use expires, in seconds since 1970.
+    pub fn certificate_expires(&self, at: i64) {
+        self.certificate_expiry.get_or_create(&WEBHOOK).set(at);
     }
 
     /// All metrics in the text form that Prometheus reads.

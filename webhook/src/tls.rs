@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use programs::certificates::{self, CERTIFICATE, CertificateError, Files, PRIVATE_KEY, certified_key, provider};
+use programs::clock;
 use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -55,16 +56,33 @@ pub fn server_config(certificate: Arc<ServingCertificate>) -> Result<ServerConfi
         .with_cert_resolver(certificate))
 }
 
-/// Keeps serving with the certificate in the directory, for ever. If the directory's files are bad, the certificate in use
-/// stays.
-pub async fn follow(directory: PathBuf, certificate: Arc<ServingCertificate>, metrics: Arc<Metrics>) {
-    let read = || certificates::read(&directory, &[CERTIFICATE, PRIVATE_KEY]).map_err(|error| error.to_string());
-    certificates::follow(read, |files| take(&directory, files, &certificate, &metrics)).await;
+/// What is in the directory.
+#[derive(PartialEq)]
+struct Seen {
+    files: Result<Files, String>,
+    /// When the certificate expires, in seconds since 1970.
+    expiry: Option<i64>,
+    has_expired: bool,
 }
 
-fn take(directory: &Path, files: &Result<Files, String>, certificate: &ServingCertificate, metrics: &Metrics) {
+/// Keeps serving with the certificate in the directory, for ever. If the directory's files are bad, or its certificate has
+/// expired and no other comes, the certificate in use stays.
+pub async fn follow(directory: PathBuf, certificate: Arc<ServingCertificate>, metrics: Arc<Metrics>) {
+    let read = || {
+        let files = certificates::read(&directory, &[CERTIFICATE, PRIVATE_KEY]).map_err(|error| error.to_string());
+        let expiry = files.as_ref().ok().and_then(certificates::expiry);
+        Seen {
+            files,
+            expiry,
+            has_expired: expiry.is_some_and(|end| end <= clock::now().as_second()),
+        }
+    };
+    certificates::follow(read, |seen| take(&directory, seen, &certificate, &metrics)).await;
+}
+
+fn take(directory: &Path, seen: &Seen, certificate: &ServingCertificate, metrics: &Metrics) {
     let directory = directory.display();
-    match files {
+    match &seen.files {
         Ok(files) if files.is_empty() && !certificate.is_present() => {
             info!(%directory, "waiting for the serving certificate: {CERTIFICATE} and {PRIVATE_KEY} in this directory");
         }
@@ -73,8 +91,15 @@ fn take(directory: &Path, files: &Result<Files, String>, certificate: &ServingCe
         }
         Ok(files) => match certificate.replace(files) {
             Ok(()) => {
-                info!(%directory, "serving certificate in use");
-                metrics.certificate(true);
+                if let Some(end) = seen.expiry {
+                    metrics.certificate_expires(end);
+                }
+                if seen.has_expired {
+                    error!(%directory, "the serving certificate has expired: API servers accept it no more");
+                } else {
+                    info!(%directory, "serving certificate in use");
+                }
+                metrics.certificate(!seen.has_expired);
             }
             Err(error) => {
                 error!(%directory, "the directory can't be served with: {error}");
@@ -90,7 +115,7 @@ fn take(directory: &Path, files: &Result<Files, String>, certificate: &ServingCe
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
     use super::*;
 
@@ -125,6 +150,34 @@ mod tests {
         assert!(certificate.is_present(), "the one in use stays");
         publish(&chain, &key);
         tokio::time::timeout(patience, awaited(1)).await.unwrap();
+
+        // Whoever makes the certificates has stopped to renew them, or the kubelet to bring them.
+        let signed = ends(SystemTime::now() + Duration::from_secs(3));
+        publish(&signed.0, &signed.1);
+        let expiry = || {
+            let shown = metrics.encode().unwrap();
+            let line = shown.lines().find_map(|line| {
+                line.strip_prefix(r#"cardgate_certificate_expiry_timestamp_seconds{certificate="webhook"} "#)
+            });
+            line.map(|line| line.parse::<u64>().unwrap())
+        };
+        let soon = || UNIX_EPOCH.elapsed().unwrap().as_secs() + 10;
+        let ends_soon = async {
+            while expiry().is_none_or(|end| end > soon()) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(patience, ends_soon).await.unwrap();
+        tokio::time::timeout(patience, awaited(0)).await.unwrap();
+        assert!(certificate.is_present(), "better than none");
         following.abort();
+    }
+
+    /// Returns a certificate that ends at this time, and its key.
+    fn ends(at: SystemTime) -> (String, String) {
+        let mut params = rcgen::CertificateParams::new(["webhook".to_owned()]).unwrap();
+        params.not_after = at.into();
+        let key = rcgen::KeyPair::generate().unwrap();
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
     }
 }
