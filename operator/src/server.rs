@@ -34,6 +34,7 @@ impl Diagnostics for Diagnosed {
     }
 
     fn metrics(&self) -> Result<String, fmt::Error> {
+        self.metrics.ready().show(self.readiness().0);
         self.metrics.encode()
     }
 }
@@ -134,6 +135,25 @@ mod tests {
                 format!("not ready: {trouble}ok\nthis operator leads\n")
             )
         );
+    }
+
+    /// A leader that can't read all it needs lets nobody in, and nothing else about it is wrong.
+    #[actix_web::test]
+    async fn who_is_not_ready_is_seen_in_the_metrics() {
+        let silent = Liveness::default();
+        silent.follow(Arc::new(Pulse::silent_for(SILENCE)));
+        for (readiness, liveness, ready) in [
+            (Readiness::default(), Liveness::default(), true),
+            (Readiness::waiting_for(["pods"]), Liveness::default(), false),
+            (Readiness::default(), silent, false),
+        ] {
+            let (status, text) = answer_of(readiness, liveness, "/metrics").await;
+            assert_eq!(status, StatusCode::OK);
+            assert!(
+                text.contains(&format!("cardgate_ready {}\n", u8::from(ready))),
+                "{text}"
+            );
+        }
     }
 
     #[actix_web::test]

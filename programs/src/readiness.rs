@@ -3,6 +3,29 @@
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// The metric that says what `/readyz` says, for alarms. Clones show the same.
+#[derive(Debug, Clone, Default)]
+pub struct ReadyGauge(Gauge);
+
+impl ReadyGauge {
+    /// Registers the metric.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "ready",
+            "1 if this program has what it needs, as /readyz says; an operator that stands by is ready too",
+            self.0.clone(),
+        );
+    }
+
+    /// Shows whether the program is ready.
+    pub fn show(&self, ready: bool) {
+        self.0.set(ready.into());
+    }
+}
+
 /// Whether a program has seen what it needs, and the messages in the readiness text.
 #[derive(Debug, Default)]
 pub struct Readiness(Mutex<State>);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use programs::configuration::ConfigurationGauges;
 use programs::diagnostics;
 use programs::ports::refusals::Refusals;
+use programs::readiness::ReadyGauge;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -77,6 +78,7 @@ pub struct Metrics {
     configuration: ConfigurationGauges,
     certificate_valid: Gauge,
     certificate_expiry: Family<CertificateLabels, Gauge>,
+    ready: ReadyGauge,
 }
 
 impl Default for Metrics {
@@ -120,6 +122,8 @@ impl Default for Metrics {
             Unit::Seconds,
             certificate_expiry.clone(),
         );
+        let ready = ReadyGauge::default();
+        ready.register(&mut registry);
         Self {
             registry,
             requests,
@@ -130,6 +134,7 @@ impl Default for Metrics {
             configuration,
             certificate_valid,
             certificate_expiry,
+            ready,
         }
     }
 }
@@ -166,6 +171,11 @@ impl Metrics {
     /// Shows when the certificate in use expires, in seconds since 1970.
     pub fn certificate_expires(&self, at: i64) {
         self.certificate_expiry.get_or_create(&WEBHOOK).set(at);
+    }
+
+    /// Returns the gauge that shows whether the webhook is ready.
+    pub fn ready(&self) -> &ReadyGauge {
+        &self.ready
     }
 
     /// All metrics in the text form that Prometheus reads.

@@ -76,6 +76,7 @@ impl Diagnostics for Diagnosed {
     }
 
     fn metrics(&self) -> Result<String, fmt::Error> {
+        self.metrics.ready().show(self.readiness().0);
         self.metrics.encode()
     }
 }

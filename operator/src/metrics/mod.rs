@@ -22,6 +22,7 @@ use kube::runtime::watcher;
 use programs::configuration::ConfigurationGauges;
 use programs::diagnostics;
 use programs::ports::refusals::Refusals;
+use programs::readiness::ReadyGauge;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -68,6 +69,7 @@ pub struct Metrics {
     configuration: ConfigurationGauges,
     leader: Gauge,
     certificate_expiry: Family<CertificateLabels, Gauge>,
+    ready: ReadyGauge,
     parameters_restored: Counter,
     cards: Cards,
     pods_with_resource_claims: Gauge,
@@ -95,6 +97,7 @@ impl Default for Metrics {
             configuration: ConfigurationGauges::default(),
             leader: Gauge::default(),
             certificate_expiry: Family::default(),
+            ready: ReadyGauge::default(),
             parameters_restored: Counter::default(),
             cards: Cards::default(),
             pods_with_resource_claims: Gauge::default(),
@@ -161,6 +164,7 @@ impl Metrics {
             self.api_writes.clone(),
         );
         self.configuration.register(own);
+        self.ready.register(own);
         own.register("leader", "1 if this operator makes the decisions", self.leader.clone());
         own.register_with_unit(
             "certificate_expiry_timestamp",
@@ -308,6 +312,11 @@ impl Metrics {
     /// Returns the gauges that show which configuration is in force.
     pub fn configuration(&self) -> &ConfigurationGauges {
         &self.configuration
+    }
+
+    /// Returns the gauge that shows whether this operator is ready.
+    pub fn ready(&self) -> &ReadyGauge {
+        &self.ready
     }
 
     /// Shows whether this operator leads.

@@ -158,11 +158,17 @@ async fn readiness_waits_for_everything_and_says_for_what() {
         )
     );
 
+    let shown = async || get(&world, &health, "/metrics").await.1;
+    assert!(
+        shown().await.contains("cardgate_ready 0\n"),
+        "it runs, and serves nobody"
+    );
     certificate.replace(&common::certificate("webhook").0).unwrap();
     assert_eq!(
         get(&world, &health, "/readyz").await,
         (StatusCode::OK, "ok\n".to_owned())
     );
+    assert!(shown().await.contains("cardgate_ready 1\n"));
 
     knowledge.configure(None, Some("cardgate.yaml: no".to_owned()));
     let (status, text) = get(&world, &health, "/readyz").await;
