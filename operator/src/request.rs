@@ -57,7 +57,7 @@ pub fn is_about_requester(status: &Status) -> bool {
     let message = &*status.message;
     // These are the words of Kubernetes' authorizers. A refusal by another policy or a webhook is about the object.
     let asked = message.split_once("User \"").map_or("", |(_, asked)| asked);
-    let verbs = ["patch", "create", "list"];
+    let verbs = ["get", "patch", "create", "list"];
     let has_no_right = verbs
         .iter()
         .any(|verb| asked.contains(&format!("\" cannot {verb} resource \"")));

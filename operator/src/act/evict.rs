@@ -13,6 +13,7 @@ use engine::refs::PodRef;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
+use kube::core::Status;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use tokio::time::sleep;
@@ -38,18 +39,25 @@ enum How {
     DryRun,
     /// With the grace period that the pod itself specifies.
     Gracefully,
-    /// With a second of grace. The pod has no node, or has only just begun with more than it was admitted for, and would otherwise keep
-    /// that for as long as it specifies itself.
+    /// With a second of grace. The pod has only just begun with more than it was admitted for, and would otherwise keep that for as long
+    /// as it specifies itself.
     Briefly,
+    /// Likewise, but only if the pod has no node. The pod is read before: the scheduler may have placed it since the watches last told.
+    Unplaced,
 }
 
 impl Actor {
-    /// Evicts an admitted pod that could not be placed, or that has other claims than it was admitted with. An event then tells that it was
-    /// evicted, with `reason` and `message`.
+    /// Evicts an admitted pod that could not be placed, unless it has been by now, or a pod that has other claims than it was admitted with.
+    /// An event then tells that it was evicted, with `reason` and `message`.
     pub fn send_back(&self, pod: PodRef, reason: Happening, message: String) {
         let actor = self.clone();
+        // Pods that are sent back for another reason may run.
+        let how = match reason {
+            Happening::ReservationTimeout => How::Unplaced,
+            _ => How::Briefly,
+        };
         self.runtime.spawn(async move {
-            match actor.evict_until_answered(&pod).await {
+            match actor.evict_until_answered(&pod, how).await {
                 Ok(()) => {
                     tracing::info!(pod = %pod, "evicted");
                     // The mind is gone only when the program ends.
@@ -57,6 +65,7 @@ impl Actor {
                 }
                 // Somebody else has removed it, and the watch has not told so yet.
                 Err(failure) if failure.is_gone() => actor.tell_of_its_end(&pod).await,
+                Err(Failure::NotSent(reason)) => tracing::info!(pod = %pod, reason, "not evicted"),
                 Err(failure) => {
                     tracing::warn!(pod = %pod, reason = %failure, "not evicted, trying again later");
                     if !failure.is_passing()
@@ -72,11 +81,11 @@ impl Actor {
 
     /// Evicts a pod that is to end at once. If a try without an answer may have evicted the pod, and the next try finds it gone, it counts
     /// as evicted.
-    async fn evict_until_answered(&self, pod: &PodRef) -> Result<(), Failure> {
+    async fn evict_until_answered(&self, pod: &PodRef, how: How) -> Result<(), Failure> {
         let mut may_be_done = false;
         let mut pauses = PAUSES.into_iter();
         loop {
-            let Err(failure) = self.evict(pod, How::Briefly).await else {
+            let Err(failure) = self.evict(pod, how).await else {
                 return Ok(());
             };
             if failure.is_gone() && may_be_done {
@@ -176,6 +185,10 @@ impl Actor {
     }
 
     async fn evict_once(&self, pod: &PodRef, how: How) -> Result<(), Failure> {
+        let mut preconditions = json!({ "uid": &*pod.uid });
+        if how == How::Unplaced {
+            preconditions["resourceVersion"] = json!(self.version_without_node(pod).await?);
+        }
         if !self.leadership.holds() {
             return Err(Failure::NotSent("no longer the leader"));
         }
@@ -184,9 +197,9 @@ impl Actor {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": { "name": &*pod.name, "namespace": &*pod.namespace },
-            "deleteOptions": { "preconditions": { "uid": &*pod.uid } },
+            "deleteOptions": { "preconditions": preconditions },
         });
-        if how == How::Briefly {
+        if matches!(how, How::Briefly | How::Unplaced) {
             eviction["deleteOptions"]["gracePeriodSeconds"] = 1.into();
         }
         let params = PostParams {
@@ -198,7 +211,28 @@ impl Actor {
         }
         let api: Api<Pod> = self.pods(pod);
         let request = api.create_subresource::<_, IgnoredAny>("eviction", &pod.name, &params, &eviction);
-        self.in_time(Verb::Create, request).await.map(|_| ())
+        match self.in_time(Verb::Create, request).await {
+            // The pod is no longer as it was read: the scheduler may have placed it in between.
+            Err(Failure::Api(status)) if how == How::Unplaced && status.code == 409 => {
+                Err(Failure::LookAgain(status.message))
+            }
+            answer => answer.map(|_| ()),
+        }
+    }
+
+    /// Returns the resource version of a pod that has no node. Fails if it has one by now, or is gone, or cannot be read.
+    async fn version_without_node(&self, pod: &PodRef) -> Result<Option<Box<str>>, Failure> {
+        match self.pod(pod).await {
+            Ok(found) if found.metadata.uid.as_deref() != Some(&*pod.uid) => {
+                let gone = Status::failure("another pod has its name", "NotFound").with_code(404);
+                Err(Failure::of(gone))
+            }
+            Ok(found) if found.spec.node_name.is_some() => Err(Failure::NotSent("it has a node by now")),
+            Ok(found) => Ok(found.metadata.resource_version),
+            // It was not answered what the pod is like, and its eviction was not asked for.
+            Err(failure) if failure.may_be_done() => Err(Failure::LookAgain(failure.to_string())),
+            Err(failure) => Err(failure),
+        }
     }
 }
 

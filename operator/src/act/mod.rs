@@ -88,6 +88,9 @@ enum Failure {
     /// No request was sent.
     #[error("{0}")]
     NotSent(&'static str),
+    /// Nothing was written, since it is not known what the object is like by now.
+    #[error("{0}")]
+    LookAgain(String),
     /// The API server did not answer, or its answer cannot be understood.
     #[error("{0}")]
     Other(String),
@@ -103,10 +106,13 @@ impl Failure {
         }
     }
 
-    /// Whether another try may be answered differently in a moment: the API server has no time, or is shutting down. A refusal by a
-    /// disruption budget has the same code, but is an answer. Code 500, for a pod with several budgets, is an answer too.
+    /// Whether another try may be answered differently in a moment: the API server has no time, or is shutting down, or the object has
+    /// to be read again. A refusal by a disruption budget has the same code, but is an answer. Code 500, for a pod with several budgets,
+    /// is an answer too.
     fn is_passing(&self) -> bool {
-        let Self::Api(status) = self else { return false };
+        let Self::Api(status) = self else {
+            return matches!(self, Self::LookAgain(_));
+        };
         let causes = status.details.iter().flat_map(|details| &details.causes);
         let is_forbidden = causes.into_iter().any(|cause| cause.reason == DISRUPTION_BUDGET);
         matches!(status.code, TOO_MANY_REQUESTS | 502..=504) && !is_forbidden

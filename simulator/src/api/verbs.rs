@@ -236,18 +236,20 @@ fn delete(state: &mut State, who: &Arc<str>, asked: &Asked, key: &Key) -> Answer
 fn meant(state: &State, resource: &'static Resource, key: &Key, preconditions: &Value) -> Result<(), Refused> {
     let object = state.objects.get(resource, key);
     let object = object.ok_or_else(|| Refused::of(Refusal::NotFound, resource, key))?;
-    let (uid, is) = (&preconditions["uid"], &object["metadata"]["uid"]);
-    if uid.is_null() || uid == is {
-        return Ok(());
+    for (field, name) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+        let (meant, is) = (&preconditions[field], &object["metadata"][field]);
+        if !meant.is_null() && meant != is {
+            let message = format!(
+                "Operation cannot be fulfilled on {} {:?}: Precondition failed: {name} in precondition: {}, {name} in object meta: {}",
+                resource.plural,
+                key.name,
+                meant.as_str().unwrap_or_default(),
+                is.as_str().unwrap_or_default()
+            );
+            return Err(Refused::new(409, "Conflict", message));
+        }
     }
-    let message = format!(
-        "Operation cannot be fulfilled on {} {:?}: Precondition failed: UID in precondition: {}, UID in object meta: {}",
-        resource.plural,
-        key.name,
-        uid.as_str().unwrap_or_default(),
-        is.as_str().unwrap_or_default()
-    );
-    Err(Refused::new(409, "Conflict", message))
+    Ok(())
 }
 
 /// Evicts a pod, if the disruption budgets that select it allow that.

@@ -1,5 +1,6 @@
 //! No pod is evicted for one of equal priority, or by a queue beyond what it deserves from a queue that has no more than it
 //! deserves, and no two pods evict each other in turns. The events say which pod made room for which, and give the numbers.
+//! Nor is a pod with a node evicted because the scheduler has not placed it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
@@ -22,6 +23,11 @@ pub const EQUALS: &str = "only who has less priority is preempted";
 pub const NEVER: &str = "who has preemptionPolicy Never preempts nobody";
 /// The rule about turns.
 pub const TURNS: &str = "no two pods evict each other in turns";
+
+/// The rule about pods that were not placed in time.
+pub const UNPLACED: &str = "only who has no node is sent back as not placed";
+/// What the events of these pods say at the end; others say with the same reason why a pod stands aside, or stays.
+const SENT_BACK: &str = ": it is evicted";
 
 /// The rule about what queues deserve.
 pub const DESERVED: &str =
@@ -53,17 +59,19 @@ pub fn said(write: &Write) -> Option<(Key, Key)> {
     Some((victim, Key::new(said.get(1)?.as_str(), said.get(2)?.as_str())))
 }
 
-/// Returns which pod was evicted, and what its event says.
+/// Returns which pod was evicted for others, and what its event says.
 fn told(write: &Write) -> Option<(Key, &str)> {
+    let (victim, reason, message) = event(write)?;
+    matches!(reason, "Preempted" | "Reclaimed").then_some((victim, message))
+}
+
+/// Returns which object an operator's new event is about, with its reason and what it says.
+fn event(write: &Write) -> Option<(Key, &str, &str)> {
     let event = write.after.as_ref().filter(|_| write.resource == &EVENTS)?;
     let is_new = write.before.is_none() && is_operator(&write.who);
-    if !is_new || (event["reason"] != "Preempted" && event["reason"] != "Reclaimed") {
-        return None;
-    }
     let regarding = &event["regarding"];
-    let text = |field: &str| regarding[field].as_str().unwrap_or_default();
-    let victim = Key::new(text("namespace"), text("name"));
-    Some((victim, event["note"].as_str().unwrap_or_default()))
+    let about = Key::new(text(&regarding["namespace"]), text(&regarding["name"]));
+    is_new.then_some((about, text(&event["reason"]), text(&event["note"])))
 }
 
 /// Which pods made room for which.
@@ -100,6 +108,7 @@ impl Evictions {
     }
 
     fn judge(&mut self, write: &Write, stored: &Stored) -> Finding {
+        self.judge_unplaced(write)?;
         let (Some((key, message)), Some(priority)) = (told(write), &*PRIORITY) else {
             return Ok(());
         };
@@ -130,6 +139,20 @@ impl Evictions {
         }
         self.turns.insert((gave, got));
         Ok(())
+    }
+
+    /// Judges the eviction of a pod that its event calls not placed in time.
+    fn judge_unplaced(&self, write: &Write) -> Finding {
+        let Some((key, "ReservationTimeout", message)) = event(write) else {
+            return Ok(());
+        };
+        let uid = write.after.as_ref().map(|event| &event["regarding"]["uid"]);
+        let victim = self.evicted.get(&key).map(|(_, pod)| pod);
+        let victim = victim.filter(|pod| Some(&pod["metadata"]["uid"]) == uid && message.contains(SENT_BACK));
+        match victim.and_then(|pod| pod["spec"]["nodeName"].as_str()) {
+            Some(node) => broken(UNPLACED, format!("{key} was on {node}, and is told: {message}")),
+            None => Ok(()),
+        }
     }
 
     /// Judges the numbers of an eviction in which one queue takes back from another, for each pod that was evicted by
@@ -195,6 +218,10 @@ impl Evictions {
             .filter_map(|pod| view.amounts(pod, view.card_of(pod).as_deref()).get(what).copied())
             .sum()
     }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 fn is_over(pod: &Value) -> bool {

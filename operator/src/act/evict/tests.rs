@@ -73,7 +73,22 @@ async fn who_is_taken_for_a_former_leader_asks_again() {
         );
     }
 }
-/// Starts an API server on which a disruption budget forbids every eviction. Returns its address, and the number of requests it has got.
+
+/// Returns the pod as an API server shows it at this resource version while it has no node.
+fn unplaced(version: &str) -> serde_json::Value {
+    let metadata = json!({"namespace": "team", "name": "p", "uid": "1", "resourceVersion": version});
+    json!({"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"containers": []}})
+}
+
+/// Returns the same once it has a node.
+fn placed(version: &str) -> serde_json::Value {
+    let mut pod = unplaced(version);
+    pod["spec"]["nodeName"] = "n".into();
+    pod
+}
+
+/// Starts an API server on which a disruption budget forbids every eviction. Returns its address, and the number of evictions it was asked
+/// for.
 fn protected() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -83,6 +98,9 @@ fn protected() -> (String, Arc<AtomicUsize>) {
         for stream in listener.incoming() {
             let mut stream = BufReader::new(stream.unwrap());
             let (mut line, mut length) = (String::new(), 0);
+            stream.read_line(&mut line).unwrap();
+            let is_read = line.starts_with("GET ");
+            line.clear();
             while stream.read_line(&mut line).unwrap() > 2 {
                 let header = line.to_ascii_lowercase();
                 if let Some(value) = header.strip_prefix("content-length:") {
@@ -91,14 +109,17 @@ fn protected() -> (String, Arc<AtomicUsize>) {
                 line.clear();
             }
             stream.read_exact(&mut vec![0; length]).unwrap();
-            counted.fetch_add(1, Ordering::Relaxed);
-            let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "a budget",
-                "reason": "TooManyRequests", "code": 429, "details": {"causes": [{"reason": "DisruptionBudget"}]}});
-            let status = status.to_string();
+            let (code, body) = if is_read {
+                ("200 OK", unplaced("1").to_string())
+            } else {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "a budget",
+                    "reason": "TooManyRequests", "code": 429, "details": {"causes": [{"reason": "DisruptionBudget"}]}});
+                ("429 Too Many Requests", status.to_string())
+            };
             let answer = format!(
-                "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: \
-                 close\r\n\r\n{status}",
-                status.len()
+                "HTTP/1.1 {code}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
             );
             stream.get_mut().write_all(answer.as_bytes()).unwrap();
         }
@@ -244,47 +265,140 @@ async fn only_who_is_sent_back_has_to_end_at_once() {
 /// Otherwise nobody would tell that the pod was evicted: once it is gone, nothing can be found out.
 #[tokio::test(start_paused = true)]
 async fn who_is_gone_after_an_eviction_without_an_answer_was_sent_back() {
-    let tries: [&[Option<u16>]; 4] = [
-        &[None, Some(404)],
-        &[Some(500), Some(404)],
-        &[Some(504), Some(429), Some(404)],
-        &[None, Some(503), None, Some(404)],
-    ];
-    for answers in tries {
-        let (event, asked) = send_back(answers).await;
-        assert!(matches!(&event, Some(Event::SentBack(..))), "{answers:?}: {event:?}");
-        assert_eq!(asked, answers.len(), "{answers:?}");
+    for reason in [Happening::ReservationTimeout, Happening::ResourceClaimChanged] {
+        let tries: [&[Option<u16>]; 4] = [
+            &[None, Some(404)],
+            &[Some(500), Some(404)],
+            &[Some(504), Some(429), Some(404)],
+            &[None, Some(503), None, Some(404)],
+        ];
+        for answers in tries {
+            let (event, asked) = send_back(reason, answers).await;
+            assert!(matches!(&event, Some(Event::SentBack(..))), "{answers:?}: {event:?}");
+            assert_eq!(asked, answers.len(), "{answers:?}");
+        }
+        // Here somebody else has removed the pod.
+        for answers in [&[Some(404)][..], &[Some(429), Some(404)]] {
+            let (event, asked) = send_back(reason, answers).await;
+            assert!(matches!(&event, Some(Event::FoundOut(..))), "{answers:?}: {event:?}");
+            assert_eq!(asked, answers.len(), "{answers:?}");
+        }
+        // With several budgets, the API server's refusal has the code of a server error, but is an answer.
+        let (event, _) = send_back(reason, &[Some(500); 4]).await;
+        assert!(matches!(&event, Some(Event::NotSentBack(..))), "{event:?}");
     }
-    // Here somebody else has removed the pod.
-    for answers in [&[Some(404)][..], &[Some(429), Some(404)]] {
-        let (event, asked) = send_back(answers).await;
-        assert!(matches!(&event, Some(Event::FoundOut(..))), "{answers:?}: {event:?}");
-        assert_eq!(asked, answers.len(), "{answers:?}");
-    }
-    // With several budgets, the API server's refusal has the code of a server error, but is an answer.
-    let (event, _) = send_back(&[Some(500); 4]).await;
-    assert!(matches!(&event, Some(Event::NotSentBack(..))), "{event:?}");
 }
 
-/// Sends a pod back through an API server that gives these answers, one after the other; none means that it does not answer. Returns what
-/// the mind is told, and how often the API server was asked.
-async fn send_back(answers: &[Option<u16>]) -> (Option<Event>, usize) {
+/// Sends a pod back through an API server that gives these answers to evictions, one after the other; none means that it does not answer.
+/// It shows the pod without a node until it says that the pod is gone. Returns what the mind is told, and how many of the answers were
+/// given.
+async fn send_back(reason: Happening, answers: &[Option<u16>]) -> (Option<Event>, usize) {
     let answers = answers.to_vec();
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    let server = tower::service_fn(move |_: http::Request<kube::client::Body>| {
-        let code = answers[counted.fetch_add(1, Ordering::Relaxed)];
+    let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let is_read = request.method() == http::Method::GET;
+        let next = answers[counted.load(Ordering::Relaxed)];
+        let code = if is_read && next != Some(404) {
+            Some(200)
+        } else {
+            counted.fetch_add(1, Ordering::Relaxed);
+            next
+        };
         async move {
             let Some(code) = code else {
                 return Err(std::io::Error::other("no answer"));
             };
-            let answer =
-                json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code});
-            let body = kube::client::Body::from(answer.to_string().into_bytes());
-            Ok(http::Response::builder().status(code).body(body).unwrap())
+            Ok(answer(code, &unplaced("1")))
         }
     });
     let (actor, mut heard) = actor(kube::Client::new(server, "default"));
-    actor.send_back(pod(), Happening::ReservationTimeout, "it is evicted".to_owned());
+    actor.send_back(pod(), reason, "it is evicted".to_owned());
     (heard.recv().await, asked.load(Ordering::Relaxed))
+}
+
+/// Returns the pod with a code of success, and a status with any other code.
+fn answer(code: u16, pod: &serde_json::Value) -> http::Response<kube::client::Body> {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code});
+    let body = if code < 400 { pod } else { &status };
+    let body = kube::client::Body::from(body.to_string().into_bytes());
+    http::Response::builder().status(code).body(body).unwrap()
+}
+
+/// What an API server shows of a pod and answers to its eviction, in turns; none where it does not answer.
+type Answers = Vec<Option<(u16, serde_json::Value)>>;
+
+/// Sends a pod back. Returns what the mind is told, and the requests: of evictions the resource version that they are for.
+async fn send_back_from(reason: Happening, answers: Answers) -> (Option<Event>, Vec<String>) {
+    let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = Arc::clone(&asked);
+    let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (answers, noted) = (answers.clone(), Arc::clone(&noted));
+        async move {
+            let is_read = request.method() == http::Method::GET;
+            let body = request.into_body().collect_bytes().await.unwrap();
+            let eviction: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+            let version = &eviction["deleteOptions"]["preconditions"]["resourceVersion"];
+            let mut noted = noted.lock().unwrap();
+            let next = answers[noted.len()].clone();
+            noted.push(if is_read {
+                "read".to_owned()
+            } else {
+                format!("evict {version}")
+            });
+            let (code, pod) = next.ok_or_else(|| std::io::Error::other("no answer"))?;
+            Ok::<_, std::io::Error>(answer(code, &pod))
+        }
+    });
+    let (actor, mut heard) = actor(kube::Client::new(server, "default"));
+    actor.send_back(pod(), reason, "it is evicted".to_owned());
+    // The channel closes when this actor is dropped and all its requests are over.
+    drop(actor);
+    let event = heard.recv().await;
+    let asked = asked.lock().unwrap().clone();
+    (event, asked)
+}
+
+/// A watch may be silent for minutes before it is found to be dead. Otherwise all pods that the scheduler has placed meanwhile would be
+/// evicted, with a second of grace.
+#[tokio::test(start_paused = true)]
+async fn whom_the_scheduler_has_placed_is_not_sent_back_as_unplaced() {
+    let shows = |pod: serde_json::Value| Some((200, pod));
+    let (done, conflict) = (Some((201, json!({}))), Some((409, json!({}))));
+    let unplaced_for = Happening::ReservationTimeout;
+
+    let (event, asked) = send_back_from(unplaced_for, vec![shows(placed("7"))]).await;
+    assert!(event.is_none(), "neither evicted nor refused: {event:?}");
+    assert_eq!(asked, ["read"]);
+    // It is placed after it was read.
+    let answers = vec![shows(unplaced("7")), conflict.clone(), shows(placed("8"))];
+    let (event, asked) = send_back_from(unplaced_for, answers).await;
+    assert!(event.is_none(), "{event:?}");
+    assert_eq!(asked, ["read", "evict \"7\"", "read"]);
+    // Something else is written on it.
+    let answers = vec![shows(unplaced("7")), conflict, shows(unplaced("8")), done.clone()];
+    let (event, asked) = send_back_from(unplaced_for, answers).await;
+    assert!(matches!(&event, Some(Event::SentBack(..))), "{event:?}");
+    assert_eq!(asked, ["read", "evict \"7\"", "read", "evict \"8\""]);
+    // Who has more than it was let in for may run.
+    let (event, asked) = send_back_from(Happening::ResourceClaimChanged, vec![done]).await;
+    assert!(matches!(&event, Some(Event::SentBack(..))), "{event:?}");
+    assert_eq!(asked, ["evict null"]);
+}
+
+/// Whoever could not be read was not evicted, so if it is gone then, somebody else has removed it.
+#[tokio::test(start_paused = true)]
+async fn who_could_not_be_read_counts_as_not_evicted() {
+    let mut other = unplaced("9");
+    other["metadata"]["uid"] = "2".into();
+    for gone in [Some((404, json!({}))), Some((200, other))] {
+        for unread in [None, Some((500, json!({}))), Some((429, json!({})))] {
+            let (event, asked) = send_back_from(Happening::ReservationTimeout, vec![unread, gone.clone()]).await;
+            assert!(matches!(&event, Some(Event::FoundOut(..))), "{event:?}");
+            assert_eq!(asked, ["read", "read"]);
+        }
+    }
+    let (event, asked) = send_back_from(Happening::ReservationTimeout, vec![None; 4]).await;
+    assert!(event.is_none(), "{event:?}");
+    assert_eq!(asked, ["read"; 4]);
 }

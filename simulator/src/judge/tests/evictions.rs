@@ -2,7 +2,7 @@ use crds::keys::{CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA};
 use serde_json::json;
 
 use super::super::deserves::RULE as TOLD;
-use super::super::evictions::{DESERVED, EQUALS, NEVER, TURNS};
+use super::super::evictions::{DESERVED, EQUALS, NEVER, TURNS, UNPLACED};
 use super::super::in_vain::RULE as IN_VAIN;
 use super::history::{History, key};
 use crate::objects::{EVENTS, POD_GROUPS, PODS, QUEUES};
@@ -51,6 +51,28 @@ fn who_has_as_much_priority_is_evicted_for_nobody() {
         pod(&mut history, "q-1", priority);
         evict(&mut history, "p-1", "q-1", priority);
         history.breaks_where(!is_more, EQUALS);
+    }
+}
+
+#[test]
+fn who_has_a_node_is_not_sent_back_as_not_placed() {
+    for has_node in [true, false] {
+        let mut history = history();
+        let mut uid = json!(null);
+        history.change("scheduler", &PODS, "p-1", |pod| {
+            pod["spec"]["nodeName"] = if has_node { json!("n") } else { json!(null) };
+            uid = pod["metadata"]["uid"].clone();
+        });
+        history.lease("operator-0");
+        history.delete("operator-0", &PODS, "p-1");
+        let note =
+            "the scheduler has not placed the pod within 5m of its admission: it is evicted, and its successor waits";
+        let event = json!({
+            "metadata": {"namespace": "team", "name": "p-1.1"}, "reason": "ReservationTimeout", "note": note,
+            "regarding": {"namespace": "team", "name": "p-1", "uid": uid},
+        });
+        history.create_as("operator-0", &EVENTS, event);
+        history.breaks_where(has_node, UNPLACED);
     }
 }
 
