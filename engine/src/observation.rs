@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::cluster::kept::to_keep;
+use crate::cluster::pod::NotTaken;
 use crate::cluster::reclaims::EvictionOutcome;
 use crate::cluster::{Cluster, Kind};
 use crate::trail::{Object, ObjectKind};
@@ -112,6 +113,8 @@ pub enum Answer {
     NotWritten,
     /// It is not written, and would not be if it were tried again. Contains the API server's words.
     Refused(Arc<str>),
+    /// It is not written, though the API server does not refuse it: a later try may work. Contains what was answered last.
+    Failed(Arc<str>),
     /// It is not known yet: it may still be written, however late. Another answer follows when the object has been read again.
     Unknown,
 }
@@ -216,12 +219,20 @@ impl Cluster {
         match outcome {
             Outcome::Admission(uid, Answer::Accepted) => self.confirm(uid),
             Outcome::Admission(uid, Answer::NotWritten) => self.refuse(uid, now),
-            Outcome::Admission(uid, Answer::Refused(_)) => self.refuse_for_good(uid, now),
+            Outcome::Admission(uid, Answer::Refused(_)) => self.refuse_for_good(uid, NotTaken::Refused, now),
+            Outcome::Admission(uid, Answer::Failed(_)) => self.refuse_for_good(uid, NotTaken::Failed, now),
             Outcome::Admission(uid, Answer::Unknown) => self.await_answer(uid),
             Outcome::Resumption(uid, Answer::NotWritten) => self.refuse_resumption(uid, None, now),
-            Outcome::Resumption(uid, Answer::Refused(message)) => self.refuse_resumption(uid, Some(message), now),
+            Outcome::Resumption(uid, Answer::Refused(message)) => {
+                self.refuse_resumption(uid, Some((NotTaken::Refused, message)), now);
+            }
+            Outcome::Resumption(uid, Answer::Failed(message)) => {
+                self.refuse_resumption(uid, Some((NotTaken::Failed, message)), now);
+            }
             // Whoever asked for the binding is told why it failed.
-            Outcome::Binding(uid, Answer::NotWritten | Answer::Refused(_)) => self.binding_failed(uid),
+            Outcome::Binding(uid, Answer::NotWritten | Answer::Refused(_) | Answer::Failed(_)) => {
+                self.binding_failed(uid);
+            }
             // The watch will show it. Until an answer is known, what the write took stays taken.
             Outcome::Resumption(_, Answer::Accepted | Answer::Unknown)
             | Outcome::Binding(_, Answer::Accepted | Answer::Unknown) => (),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::Cluster;
-use super::deadlines::after_refused_writes;
-use super::pod::{Pod, Stage};
+use super::deadlines::{after_refused_writes, times_not_taken};
+use super::pod::{NotTaken, Pod, Stage};
 use crate::alternative::Alternative;
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::policies::mgpu::CardLists;
@@ -65,21 +65,22 @@ impl Cluster {
         }
     }
 
-    /// Takes back an admission that the API server refuses and would refuse again. The pod gives back all that it took and
-    /// stands aside, longer each time. Keeping its place would be of no use to the other pods of its gang, which are in,
-    /// since the pod can't take it.
-    pub(crate) fn refuse_for_good(&mut self, uid: &str, now: Timestamp) {
+    /// Takes back an admission that the API server refuses and would refuse again, or that has failed for too long. The pod
+    /// gives back all that it took and stands aside, longer each time. Keeping its place would be of no use to the other
+    /// pods of its gang, which are in, since the pod can't take it.
+    pub(crate) fn refuse_for_good(&mut self, uid: &str, how: NotTaken, now: Timestamp) {
         let Some(id) = self.pod_with_uid(uid) else { return };
         let is_under_way = |pod: &&Pod| matches!(pod.stage, Stage::Admitting { .. });
         let pod = self.pod(id).filter(is_under_way);
         let Some(waits) = pod.and_then(|pod| pod.waits.as_ref()) else {
             return;
         };
-        let times = waits.write_refusals.saturating_add(1);
+        let times = times_not_taken(how, waits.write_refusals);
         self.withdraw(id, Some(after_refused_writes(times, now)));
         self.update_pod(id, |pod| {
             if let Some(waits) = &mut pod.waits {
                 waits.write_refusals = times;
+                waits.write_failed = how == NotTaken::Failed;
             }
         });
     }

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
 use super::node::Node;
-use super::pod::{Controller, Pod, Stage};
+use super::pod::{Controller, NotTaken, Pod, Stage};
 use super::set_back::SetBack;
 use crate::ids::{NodeId, PodId};
 
@@ -18,6 +18,9 @@ const LONGEST_RETURN: Duration = Duration::from_hours(1);
 /// How long a pod or workload stands aside that could not be let in. It doubles every further time that the API server
 /// refuses.
 const REFUSED_WRITE: Duration = Duration::from_secs(5);
+/// What writes that failed, of which a later one may work, count for at most: then 80 seconds pass before the next one. What
+/// made them fail may be over at any moment.
+const MOST_FAILED_WRITES: u32 = 5;
 /// How long a pod is left alone that may not be evicted. It doubles every further time. What the disruption budget allows
 /// is not seen.
 const REFUSED_EVICTION: Duration = Duration::from_secs(30);
@@ -110,7 +113,16 @@ pub(super) fn after_returns(times: u32, now: Timestamp) -> Timestamp {
     doubled(FIRST_RETURN, times, now)
 }
 
-/// Returns until when a pod or workload stands aside that the API server has refused for the nth time.
+/// Returns for how many writes in a row that the API server has not taken this one counts, after those before.
+pub(super) fn times_not_taken(how: NotTaken, before: u32) -> u32 {
+    let times = before.saturating_add(1);
+    match how {
+        NotTaken::Refused => times,
+        NotTaken::Failed => times.min(MOST_FAILED_WRITES),
+    }
+}
+
+/// Returns until when a pod or workload stands aside of which the API server has not taken a write for the nth time.
 pub(super) fn after_refused_writes(times: u32, now: Timestamp) -> Timestamp {
     doubled(REFUSED_WRITE, times, now)
 }

@@ -55,6 +55,15 @@ pub struct Evicting {
     pub refused: u32,
 }
 
+/// How the API server did not take a write that would have let something in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotTaken {
+    /// It would not take it another time either.
+    Refused,
+    /// It may take a later one.
+    Failed,
+}
+
 /// How a pod waits.
 #[derive(Debug, Clone)]
 pub struct Waits {
@@ -68,8 +77,10 @@ pub struct Waits {
     pub asked: Charge,
     /// Until when it stands aside, where it does.
     pub aside_until: Option<Timestamp>,
-    /// How often the API server has refused to let it in since it asks for this.
+    /// How often the API server has not let it in since it asks for this.
     pub write_refusals: u32,
+    /// Whether the last of these writes was not refused: a later one may work.
+    pub write_failed: bool,
 }
 
 impl Waits {

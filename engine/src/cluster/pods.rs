@@ -202,6 +202,7 @@ impl Cluster {
         });
         let old = known.and_then(|id| self.pod(id)?.waits.as_ref());
         let write_refusals = old.map_or(0, |old| if *old.shape == shape { old.write_refusals } else { 0 });
+        let write_failed = write_refusals > 0 && old.is_some_and(|old| old.write_failed);
         // A pod that was refused as it was may be accepted as it is now.
         let is_mended = |old: &Waits| old.write_refusals > write_refusals;
         let aside_until = if let Some(old) = old {
@@ -232,6 +233,7 @@ impl Cluster {
             asked: self.charge(pod, pod.task.alternatives.first()),
             aside_until,
             write_refusals,
+            write_failed,
         }
     }
 

@@ -8,7 +8,8 @@ use crds::configuration::{Configuration, QueuePlugin};
 use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
-use super::deadlines::after_refused_writes;
+use super::deadlines::{after_refused_writes, times_not_taken};
+use super::pod::NotTaken;
 use super::set_back::SetBack;
 use super::waiting::Refused;
 use super::workload::{Enqueued, Said, Step, Workload, WriteRefused};
@@ -188,9 +189,9 @@ impl Cluster {
         self.reservations.unreviewed.extend(keeping);
     }
 
-    /// Notes that a Job could not be resumed. It is tried again after a while, and where the API server refuses it, later
-    /// each time.
-    pub(crate) fn refuse_resumption(&mut self, uid: &str, message: Option<&Arc<str>>, now: Timestamp) {
+    /// Notes that a Job could not be resumed. It is tried again after a while, and where the API server does not take it
+    /// (`answered`, with its words), later each time.
+    pub(crate) fn refuse_resumption(&mut self, uid: &str, answered: Option<(NotTaken, &Arc<str>)>, now: Timestamp) {
         let is_it = |workload: &Workload| workload.terms.as_ref().is_some_and(|terms| &*terms.uid == uid);
         let Some(id) = self.workloads().find(|(_, workload)| is_it(workload)).map(|(id, _)| id) else {
             return;
@@ -199,16 +200,18 @@ impl Cluster {
             .write_refused
             .as_ref()
             .map_or(0, |refused| refused.times);
-        let until = after_refused_writes(message.map_or(1, |_| earlier.saturating_add(1)), now);
+        let times = answered.map_or(1, |(how, _)| times_not_taken(how, earlier));
+        let until = after_refused_writes(times, now);
         self.workloads[id].stand_aside(until);
         self.reservations.deadlines.insert((until, id));
         self.dequeue(id);
-        let (Some(message), Some(terms)) = (message, &self.workloads[id].terms) else {
+        let (Some((how, message)), Some(terms)) = (answered, &self.workloads[id].terms) else {
             return;
         };
         let refused = self.refusal(terms.queue, Some(id), Reason::RefusedByApiServer);
         self.workloads[id].write_was_refused(WriteRefused {
-            times: earlier.saturating_add(1),
+            times,
+            how,
             message: Arc::clone(message),
             until,
         });

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 
 use self::succeeded::Succeeded;
 use super::place::{Place, Turn};
-use super::pod::Controller;
+use super::pod::{Controller, NotTaken};
 use super::reading::GROUP_FOR_POD;
 use super::waiting::Refused;
 use crate::amounts::Totals;
@@ -48,11 +48,13 @@ pub(super) struct Enqueued {
     pub lapses: u32,
 }
 
-/// A write that would have let a workload in, and that the API server refused.
+/// A write that would have let a workload in, and that the API server did not take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteRefused {
-    /// How many refused writes there were by then, this one included.
+    /// How many such writes there were by then, this one included.
     pub times: u32,
+    /// Whether it would take a later one.
+    pub(crate) how: NotTaken,
     /// Why, in the API server's words.
     pub message: Arc<str>,
     /// Until when the workload stands aside because of the refusal.

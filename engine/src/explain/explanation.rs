@@ -6,7 +6,7 @@ use super::found::What;
 use super::short::{At, Short};
 use super::{Case, holders, pod, queue, short, workload};
 use crate::cluster::Cluster;
-use crate::cluster::pod::Pod;
+use crate::cluster::pod::{NotTaken, Pod};
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::{Step, Workload};
 use crate::ids::{PodId, WorkloadId};
@@ -100,7 +100,7 @@ pub(super) fn find<'c>(cluster: &'c Cluster, case: Case<'c>, told: Option<PodId>
         Case::Queue(problem) => alone(What::Said(problem.to_owned())),
         Case::HeldElsewhere(gates) => alone(What::Said(pod::held_elsewhere(gates))),
     };
-    let outlook = reason.outlook(|| match case {
+    let could_ever = || match case {
         Case::Pod(shape) => match speaker(cluster, shape, reason) {
             Some(group) => workload::could_ever_be_let_in(cluster, group, Some(shape), reason),
             None => pod::could_ever_be_let_in(cluster, shape, reason),
@@ -108,7 +108,19 @@ pub(super) fn find<'c>(cluster: &'c Cluster, case: Case<'c>, told: Option<PodId>
         Case::Workload(id) => workload::could_ever_be_let_in(cluster, id, None, reason),
         Case::HeldElsewhere(_) => true,
         Case::Queue(_) => false,
-    });
+    };
+    let may_be_written = may_be_written(cluster, case, told, reason);
+    let what = match case {
+        Case::Pod(_) if may_be_written => {
+            What::Said("the API server could not let the pod in, which may work later".to_owned())
+        }
+        _ => what,
+    };
+    let outlook = if may_be_written {
+        Outlook::NotYet
+    } else {
+        reason.outlook(could_ever)
+    };
     let would_do = matches!(reason.about(), About::Quota(_)) && outlook == Outlook::NotYet;
     let makes_room = |old: &&Pod| matches!(&what, What::Quota(short) if holders::would_make_room(short, old));
     let replaces = told
@@ -125,6 +137,23 @@ pub(super) fn find<'c>(cluster: &'c Cluster, case: Case<'c>, told: Option<PodId>
         replaces,
         beyond: None,
     }
+}
+
+/// Whether it waits because the API server has not let it in, and a later write may work.
+fn may_be_written(cluster: &Cluster, case: Case<'_>, told: Option<PodId>, reason: Reason) -> bool {
+    let has_failed = || match case {
+        Case::Pod(_) => {
+            let pod = told.and_then(|id| cluster.pod(id));
+            pod.and_then(|pod| pod.waits.as_ref())
+                .is_some_and(|waits| waits.write_failed)
+        }
+        Case::Workload(id) => {
+            let refused = cluster.workload(id).write_refused.as_ref();
+            refused.is_some_and(|refused| refused.how == NotTaken::Failed)
+        }
+        Case::HeldElsewhere(_) | Case::Queue(_) => false,
+    };
+    reason == Reason::RefusedByApiServer && has_failed()
 }
 
 /// Returns the group of a pod that waits because its group waits as a whole, and not by itself.

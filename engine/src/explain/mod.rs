@@ -30,6 +30,7 @@ use crds::bounds::printable;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::Cluster;
+use crate::cluster::pod::NotTaken;
 use crate::cluster::waiting::Shape;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::Reason;
@@ -118,13 +119,18 @@ fn refusal(cluster: &Cluster, subject: Subject) -> Option<(Case<'_>, Reason)> {
     })
 }
 
-/// Returns the message where the API server refuses to let something in.
-fn refusal_of_write(what: &str, message: &str, until: Option<Timestamp>) -> String {
+/// Returns the message where the API server has not let something in.
+fn refusal_of_write(what: &str, how: NotTaken, message: &str, until: Option<Timestamp>) -> String {
     // The length of a policy's message is up to its author.
     const MOST: usize = 600;
     let message = printable(&message[..message.floor_char_boundary(MOST)]);
     let until = until.map_or_else(|| "later".to_owned(), |until| format!("at {until}"));
-    format!(
-        "the API server refuses to let {what} in: {message}; it holds nothing meanwhile, and is tried again {until}, later each time"
-    )
+    match how {
+        NotTaken::Refused => format!(
+            "the API server refuses to let {what} in: {message}; it holds nothing meanwhile, and is tried again {until}, later each time"
+        ),
+        NotTaken::Failed => format!(
+            "the API server could not let {what} in, which may work later: {message}; it holds nothing meanwhile, and is tried again {until}"
+        ),
+    }
 }

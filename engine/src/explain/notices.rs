@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crds::bounds::told;
 use jiff::Timestamp;
 
 use super::turns::{Untold, untold_pods};
@@ -9,7 +10,7 @@ use super::workload::shapes_of;
 use super::{Subject, explain, has_been_patient, pod, refusal_of_write};
 use crate::cluster::Cluster;
 use crate::cluster::deadlines::Cause;
-use crate::cluster::pod::Waits;
+use crate::cluster::pod::{NotTaken, Waits};
 use crate::cluster::waiting::Shape;
 use crate::decide::census;
 use crate::decide::effort::STEPS_OF_MESSAGE;
@@ -178,12 +179,19 @@ pub fn stands_aside(cluster: &mut Cluster, uid: &str) -> Option<Notice> {
     })
 }
 
-/// Returns what to tell a pod that the API server refuses to let in, with the API server's message. The pod stands aside, so it is told
+/// Returns what to tell a pod that the API server has not let in, with the API server's message. The pod stands aside, so it is told
 /// nothing else.
 pub fn refused_write(cluster: &mut Cluster, uid: &str, message: &str) -> Option<Notice> {
     let reason = Reason::RefusedByApiServer;
     tell_aside(cluster, uid, reason, |waits, _| {
-        (waits.write_refusals > 0).then(|| reason.message(&refusal_of_write("the pod", message, waits.aside_until)))
+        let said = |how| refusal_of_write("the pod", how, message, waits.aside_until);
+        (waits.write_refusals > 0).then(|| {
+            if waits.write_failed {
+                told(said(NotTaken::Failed))
+            } else {
+                reason.message(&said(NotTaken::Refused))
+            }
+        })
     })
 }
 
@@ -204,7 +212,11 @@ fn tell_aside(
         told_before: known.told.is_some(),
         reason,
         message: message(waits, cluster.cause_of_return(known))?,
-        outlook: reason.outlook(|| true),
+        outlook: if waits.write_failed {
+            Outlook::NotYet
+        } else {
+            reason.outlook(|| true)
+        },
     };
     cluster.tell(id, reason);
     Some(notice)

@@ -170,6 +170,10 @@ impl Reason {
                 "make room on a node that it may run on, or have it ask for less; request cards in no init container, where the \
                  scheduler claims those beside the others"
             }
+            Self::RefusedByApiServer if !never => {
+                "wait until it is tried again, or mend what makes the write fail: a webhook that does not answer, or an API server that has \
+                 no time"
+            }
             Self::RefusedByApiServer => {
                 "have whoever refuses the write (a policy, a webhook, a rule of the API server) let it pass, or create it anew without \
                  what is refused"

@@ -2,6 +2,7 @@
 
 use super::{pod, refusal_of_write};
 use crate::cluster::Cluster;
+use crate::cluster::pod::NotTaken;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::{Step, Workload, WorkloadTerms};
 use crate::decide::census::Looks;
@@ -73,9 +74,10 @@ pub(super) fn say(cluster: &Cluster, id: WorkloadId, terms: &WorkloadTerms, reas
         }
         Reason::InqueueTimeout => kept_in_vain(cluster, id, terms),
         Reason::RefusedByApiServer => {
-            let message = workload.write_refused.as_ref().map_or("", |refused| &*refused.message);
+            let refused = workload.write_refused.as_ref();
+            let (how, message) = refused.map_or((NotTaken::Refused, ""), |refused| (refused.how, &*refused.message));
             let what = format!("{} {name}", workload.kind.as_str());
-            refusal_of_write(&what, message, workload.aside_until())
+            refusal_of_write(&what, how, message, workload.aside_until())
         }
         Reason::GetTaskRequestResourceFailed
         | Reason::EmptyQueueCapability

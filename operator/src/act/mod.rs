@@ -248,7 +248,7 @@ impl Actor {
                 self.metrics.admitted(queue, waited);
                 tracing::info!(%pod, %queue, card, "admitted");
             }
-            Ended::NotWritten(reason) | Ended::Refused(reason) => {
+            Ended::NotWritten(reason) | Ended::Refused(reason) | Ended::Failed(reason) => {
                 tracing::info!(%pod, %queue, card, reason, "not admitted: the reservation is given back");
             }
             Ended::Unknown(reason) => {

@@ -41,6 +41,8 @@ pub(super) enum Ended {
     Done,
     NotWritten(String),
     Refused(String),
+    /// No try was done or refused, and a later one may work.
+    Failed(String),
     /// At least one try got no answer. So the write may still be carried out, whatever the other tries were answered.
     Unknown(String),
 }
@@ -81,6 +83,7 @@ impl Ended {
             Self::Done => Answer::Accepted,
             Self::NotWritten(_) => Answer::NotWritten,
             Self::Refused(message) => Answer::Refused(Arc::from(&**message)),
+            Self::Failed(message) => Answer::Failed(Arc::from(&**message)),
             Self::Unknown(_) => Answer::Unknown,
         }
     }
@@ -89,7 +92,7 @@ impl Ended {
     pub(super) fn reason(&self) -> &str {
         match self {
             Self::Done => "",
-            Self::NotWritten(reason) | Self::Refused(reason) | Self::Unknown(reason) => reason,
+            Self::NotWritten(reason) | Self::Refused(reason) | Self::Failed(reason) | Self::Unknown(reason) => reason,
         }
     }
 }
@@ -116,7 +119,7 @@ pub(super) async fn keep_trying<F: Future<Output = Tried>>(once: impl Fn() -> F)
             return if is_unanswered {
                 Ended::Unknown(reason)
             } else {
-                Ended::Refused(reason)
+                Ended::Failed(reason)
             };
         }
         tracing::debug!(reason, "a write failed, trying again");
@@ -145,7 +148,7 @@ impl Actor {
             let is_certain = last_write.elapsed() >= LATEST_WRITE;
             let answer = match look().await {
                 Some(true) => Answer::Accepted,
-                Some(false) if is_certain => Answer::Refused(reason.into()),
+                Some(false) if is_certain => Answer::Failed(reason.into()),
                 Some(false) => {
                     wait = LONGEST_WAIT;
                     continue;
@@ -200,8 +203,8 @@ mod tests {
         assert_eq!(ended(vec![api(429), api(401), Tried::Done]).await, Ended::Done);
         assert_eq!(
             ended(Vec::new()).await,
-            Ended::Refused("given up: 429".to_owned()),
-            "never carried out"
+            Ended::Failed("given up: 429".to_owned()),
+            "never carried out, and never refused"
         );
     }
 

@@ -137,10 +137,10 @@ impl Mind {
         }
     }
 
-    /// Takes in the outcome of a decision, and tells a pod that the API server refuses to admit it.
+    /// Takes in the outcome of a decision, and tells a pod that the API server has not let it in.
     fn hear_outcome(&mut self, outcome: &Outcome, now: Timestamp) {
         self.cluster.outcome(outcome, now);
-        if let Outcome::Admission(uid, Answer::Refused(message)) = outcome
+        if let Outcome::Admission(uid, Answer::Refused(message) | Answer::Failed(message)) = outcome
             && let Some(notice) = refused_write(&mut self.cluster, uid, message)
         {
             self.tell(notice);

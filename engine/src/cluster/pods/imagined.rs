@@ -190,6 +190,7 @@ impl Cluster {
             asked: self.charge(&pod, pod.task.alternatives.first()),
             aside_until: None,
             write_refusals: 0,
+            write_failed: false,
         });
         self.put_pod(None, pod)
     }

@@ -66,6 +66,60 @@ fn what_the_api_server_refuses_gives_everything_back_says_so_and_is_tried_later_
     assert_eq!(world.admit_names(), ["a"]);
 }
 
+/// Somebody's webhook is down, or the API server has no time: what made the write fail may be over at any moment.
+#[test]
+fn what_fails_though_nobody_refuses_it_stays_away_for_little_more_than_a_minute_and_says_that_it_may_work() {
+    let mut world = world();
+    world.pod(&pod("a").asks("A100", 1));
+    assert_eq!(world.admit_names(), ["a"]);
+    for wait in [5, 10, 20, 40, 80, 80, 80] {
+        world.answer("a", Answer::Failed(MESSAGE.into()));
+        let notice = refused_write(&mut world.cluster, "a", MESSAGE).expect("a notice");
+        let said = "the API server could not let the pod in, which may work later: denied by policy; it holds nothing meanwhile";
+        assert!(
+            notice.message.contains(said) && !notice.message.contains("waiting can't help"),
+            "{}",
+            notice.message
+        );
+        assert_eq!(world.allocated("team-a", "A100"), 0);
+        world.wait(wait - 1);
+        assert_eq!(world.admit(), [], "{wait}");
+        world.wait(1);
+        assert_eq!(world.admit_names(), ["a"], "{wait}");
+    }
+    // A refusal is one as before.
+    let message = world.refused_for_good("a");
+    assert!(message.contains("waiting can't help"), "{message}");
+    world.wait(159);
+    assert_eq!(world.admit(), []);
+    world.wait(1);
+    assert_eq!(world.admit_names(), ["a"]);
+}
+
+#[test]
+fn a_job_whose_resumption_fails_stays_away_for_little_more_than_a_minute_and_says_that_it_may_work() {
+    let mut world = world();
+    world.job(&held_job("job", r#"{"A100": 1}"#));
+    for wait in [5, 10, 20, 40, 80, 80] {
+        let resumed = world.decide();
+        assert!(matches!(&*resumed, [Action::Resume(_)]), "{resumed:?}");
+        world.hear(
+            &Outcome::Resumption("job".into(), Answer::Failed(MESSAGE.into())),
+            world.now,
+        );
+        let said = progress(&mut world.cluster, world.now, usize::MAX).remove(0);
+        let (_, message) = said.refused.unwrap();
+        assert!(
+            message.contains("the API server could not let Job job in, which may work later: denied by policy")
+                && !message.contains("waiting can't help"),
+            "{message}"
+        );
+        world.wait(wait - 1);
+        assert_eq!(world.decide(), []);
+        world.wait(1);
+    }
+}
+
 #[test]
 fn one_of_a_gang_that_is_refused_holds_nothing() {
     let mut world = world();
