@@ -372,7 +372,7 @@ impl State {
             },
             Done::Condition(pod, result) => self.end_condition(&pod, &result, now),
             Done::Group(group, result) => self.end_group(&group, &result, now),
-            Done::Event(target, occurrence, written) => self.end_event(&target, &occurrence, written, now),
+            Done::Event(target, occurrence, written) => self.end_event(&target, &occurrence, written, now, time),
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use engine::happening::Happening;
 use engine::refs::{PodRef, WorkloadRef};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use programs::clock;
 use tokio::time::Instant;
 
@@ -17,6 +18,14 @@ use crate::request::RequestError;
 /// Why the API server does not show a phase that was written.
 const NO_PLACE_FOR_PHASES: &str = "the API server left the phase out, since the definition podgroups.scheduling.volcano.sh has a status \
                                    subresource, which Volcano's own has not: apply Volcano's, or Cardgate's of this version";
+
+/// After this time, an event that could not be written is given up.
+const OLD: SignedDuration = SignedDuration::from_hours(1);
+
+/// Whether the API server refuses what is written, and would refuse it again until the policy that refuses it changes.
+fn is_refusal(error: &RequestError) -> bool {
+    matches!(error.code(), Some(400 | 403 | 422)) && !error.is_about_requester()
+}
 
 impl State {
     /// Takes in the end of a write of a pod's condition. The event is only written after the condition, so that no event is written about a
@@ -42,9 +51,8 @@ impl State {
                 self.queue.withdraw(&condition);
                 self.queue.withdraw(&event);
             }
-            // The condition would be refused again until the policy that refuses it changes. Meanwhile the event says what the condition
-            // would have said.
-            Err(error) if matches!(error.code(), Some(400 | 403 | 422)) && !error.is_about_requester() => {
+            // Meanwhile the event says what the condition would have said.
+            Err(error) if is_refusal(error) => {
                 tracing::warn!(%pod, %error, "the API server does not take the condition of a pod");
                 self.queue.done(&condition, Outcome::Refused, 1, now);
                 if self.messages.pod_event(uid).is_some() {
@@ -69,11 +77,15 @@ impl State {
             Err(error) => Some(error.to_string()),
         };
         let outcome = if let Some(problem) = problem {
-            tracing::warn!(%group, problem, "can't write how far a group is, trying again later");
-            let refused =
-                |error: &RequestError| matches!(error.code(), Some(400 | 403 | 422)) && !error.is_about_requester();
+            let is_refused = result.as_ref().err().is_none_or(is_refusal);
+            let is_news = !is_refused || self.messages.tell_of_group(&group.uid);
+            if is_news {
+                tracing::warn!(%group, problem, "can't write how far a group is, trying again later");
+            } else {
+                tracing::debug!(%group, problem, "how far a group is is still refused");
+            }
             // An event tells, once, those who wait for the phase that it will not come.
-            if result.as_ref().err().is_none_or(refused) && self.messages.tell_of_group(&group.uid) {
+            if is_refused && is_news {
                 let event = Report::Event {
                     regarding: Box::new(group.reference()),
                     kind: EventKind::Warning,
@@ -84,7 +96,7 @@ impl State {
                 };
                 self.take_in(event, now, clock::now());
             }
-            Outcome::Failed
+            if is_refused { Outcome::Refused } else { Outcome::Failed }
         } else {
             Outcome::Settled
         };
@@ -101,6 +113,7 @@ impl State {
         occurrence: &Occurrence,
         written: Written<Option<(String, i32)>>,
         now: Instant,
+        time: Timestamp,
     ) {
         if let Some((name, count)) = written.left {
             self.series.remember(occurrence, name, count, now);
@@ -111,6 +124,19 @@ impl State {
             Some(error) if matches!(error.code(), Some(400 | 404 | 422)) => {
                 tracing::warn!(reason = reason.as_str(), regarding, %error, "the API server does not take an event");
                 Outcome::Settled
+            }
+            // API servers keep events for an hour, unless they are told otherwise.
+            Some(error) if time.duration_since(occurrence.time) >= OLD => {
+                tracing::warn!(reason = reason.as_str(), regarding, %error, "an event is given up, since it is old");
+                Outcome::Settled
+            }
+            Some(error) if is_refusal(error) => {
+                if self.queue.has_failed(target) {
+                    tracing::debug!(reason = reason.as_str(), regarding, %error, "an event is still refused");
+                } else {
+                    tracing::warn!(reason = reason.as_str(), regarding, %error, "an event is refused, trying again later");
+                }
+                Outcome::Refused
             }
             Some(error) => {
                 tracing::warn!(reason = reason.as_str(), regarding, %error, "can't write an event, trying again later");

@@ -3,12 +3,13 @@ use std::sync::Mutex;
 use engine::happening::Happening;
 use engine::refs::WorkloadKind;
 use http::{Request, Response};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::Body;
 use kube::core::Status;
 
 use super::*;
 use crate::herald::Herald;
-use crate::report::{self, PodReport};
+use crate::report::{self, EventKind, PodReport};
 
 /// Returns a reporter with this client, in a process that leads.
 fn reporter(client: Client) -> Reporter {
@@ -101,4 +102,93 @@ async fn a_namespace_whose_writes_hang_keeps_nobody_else_waiting() {
     }
     assert!(begin.elapsed() <= SETTLE * 2 + IN_TIME, "{:?}", begin.elapsed());
     task.abort();
+}
+
+/// Returns a refusal by a policy.
+fn refusal() -> RequestError {
+    let status = Status {
+        code: 403,
+        message: "ValidatingAdmissionPolicy 'x' with binding 'x' denied request: a rule of the cluster's owner"
+            .to_owned(),
+        ..Status::default()
+    };
+    RequestError::Refused(kube::Error::Api(Box::new(status)))
+}
+
+/// Returns a report of something that happened to a pod.
+fn happened(pod: &str) -> Report {
+    let regarding = ObjectReference {
+        kind: Some("Pod".to_owned()),
+        namespace: Some("team".to_owned()),
+        name: Some(pod.to_owned()),
+        ..ObjectReference::default()
+    };
+    Report::Event {
+        regarding: Box::new(regarding),
+        kind: EventKind::Warning,
+        reason: Happening::ReservationTimeout.into(),
+        message: "it is evicted".to_owned(),
+    }
+}
+
+/// A policy may refuse what is written about thousands of objects, for hours.
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_of_groups_and_events_is_tried_ever_more_rarely_and_old_events_no_more() {
+    let group = || WorkloadRef {
+        kind: WorkloadKind::PodGroup,
+        namespace: "team".into(),
+        name: "g".into(),
+        uid: "1".into(),
+    };
+    let of_group = Report::Group {
+        group: group(),
+        phase: engine::cluster::workload::Phase::Pending,
+        refused: None,
+    };
+    for report in [of_group, happened("p")] {
+        let server =
+            tower::service_fn(|_: Request<Body>| async { Ok::<_, std::io::Error>(Response::new(Body::empty())) });
+        let (mut now, time) = (Instant::now(), clock::now());
+        let mut state = State::new(reporter(Client::new(server, "default")), now);
+        state.take_in(report.clone(), now, time);
+        let target = state.queue.take(now).expect("a write");
+        let occurrence = match &target {
+            Target::Event(key) => state.messages.other_event(key).cloned(),
+            _ => None,
+        };
+        let refuse = |state: &mut State, now: Instant, time: Timestamp| {
+            let done = match occurrence.clone() {
+                None => Done::Group(group(), Err(refusal())),
+                Some(occurrence) => {
+                    let written = Written {
+                        left: None,
+                        requests: 1,
+                        error: Some(refusal()),
+                        kind_is_gone: false,
+                    };
+                    Done::Event(target.clone(), Box::new(occurrence), written)
+                }
+            };
+            state.end(done, now, time);
+        };
+        refuse(&mut state, now, time);
+        for _ in 0..20 {
+            now += Duration::from_mins(10);
+            while let Some(taken) = state.queue.take(now) {
+                if taken == target {
+                    refuse(&mut state, now, time);
+                } else {
+                    // The event that tells of the refusal.
+                    state.queue.done(&taken, Outcome::Settled, 1, now);
+                }
+            }
+        }
+        let pause = state.queue.wake_at().map(|at| at.saturating_duration_since(now));
+        assert_eq!(pause, Some(Duration::from_mins(10)), "{target:?}");
+
+        now += Duration::from_mins(10);
+        assert_eq!(state.queue.take(now).as_ref(), Some(&target));
+        refuse(&mut state, now, time + Duration::from_hours(1));
+        assert_eq!(state.queue.is_pending(&target), occurrence.is_none(), "{target:?}");
+    }
 }
