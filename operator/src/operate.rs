@@ -22,7 +22,7 @@ use crate::mind::{Decide, Outlets};
 use crate::policy_parameters::{LeaderName, ParameterKeeper};
 use crate::pulse::Liveness;
 use crate::recorder::Recorder;
-use crate::report::{self, Inbox, Reporter};
+use crate::report::{self, Inbox, LAST_EVENTS, Reporter};
 use crate::review::{Exit, Inquiry};
 use crate::shutdown::Stop;
 use crate::{configuration, keep};
@@ -147,14 +147,18 @@ impl Operator {
         let configured = Arc::clone(&self.attendant.configured);
         let (thought, no_more_thoughts) = oneshot::channel::<()>();
         let minding = tokio::spawn(minding(self.attendant, stop.clone(), thought));
+        let (reported, no_more_reports) = oneshot::channel::<()>();
         let mut election = Box::pin(self.candidate.run(self.fence, async {
             stop.wait().await;
             readiness.drain();
             info!("shutting down: what is under way is finished, then the Lease is given back");
-            finished(no_more_thoughts).await
+            finished(no_more_thoughts, no_more_reports).await
         }));
         // Reports are written in a separate task, so decisions do not wait for them.
-        let reporting = tokio::spawn(self.reporter.run(self.inbox));
+        let reporting = tokio::spawn(async move {
+            self.reporter.run(self.inbox).await;
+            drop(reported);
+        });
         let parameters = tokio::spawn(keep::run(self.parameters));
         let configuring = Box::pin(configuration::run(self.context, |configuration| {
             set_log_level(configuration.capacity.log_level);
@@ -180,9 +184,14 @@ async fn minding(attendant: Attendant, stop: Stop, thought: oneshot::Sender<()>)
     ended
 }
 
-/// Waits for the mind to end, for a limited time. Returns how long its writes may still be on their way.
-async fn finished(no_more_thoughts: oneshot::Receiver<()>) -> Duration {
+/// Waits for the mind to end and for its last events to be written, each for a limited time. Returns how long the mind's writes may still
+/// be on their way.
+async fn finished(no_more_thoughts: oneshot::Receiver<()>, no_more_reports: oneshot::Receiver<()>) -> Duration {
     if timeout(STOP_LIMIT, no_more_thoughts).await.is_ok() {
+        // Only the leader's events are written, and the next leader does not know what happened before, such as why pods were evicted.
+        if timeout(LAST_EVENTS, no_more_reports).await.is_err() {
+            warn!("not all events have been written within {} s", LAST_EVENTS.as_secs());
+        }
         return Duration::ZERO;
     }
     warn!(

@@ -26,7 +26,7 @@ use engine::refs::{PodRef, WorkloadRef};
 pub use event::EventKind;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::mpsc;
-pub use writer::Reporter;
+pub use writer::{LAST_EVENTS, Reporter};
 
 /// Something that should be readable in the API. The newest report for an object replaces an older report that is not written yet. The
 /// reporter sets the times in conditions: the transition time of a condition stays while its status does.

@@ -142,6 +142,8 @@ pub(super) struct WriteQueue {
     last_usage: Option<Instant>,
     /// When the last write of each urgency began.
     last_write: [Option<Instant>; URGENCIES.len()],
+    /// Whether nothing but events is written any more.
+    only_events: bool,
 }
 
 impl WriteQueue {
@@ -191,6 +193,11 @@ impl WriteQueue {
         } else {
             self.slots.remove(target);
         }
+    }
+
+    /// From now on, no write begins that is not about an event.
+    pub(super) fn leave_only_events(&mut self) {
+        self.only_events = true;
     }
 
     /// Returns the next write that may be made now. The caller must report its end with [`Self::done`].
@@ -317,6 +324,9 @@ impl WriteQueue {
 
     /// Returns when the first write of this urgency may be made.
     fn due(&self, urgency: Urgency) -> Option<Instant> {
+        if self.only_events && urgency != Urgency::Event {
+            return None;
+        }
         let ((not_before, _), _) = self.lines[urgency as usize].first_key_value()?;
         let (Some(pace), Some(last)) = (urgency.pace(), self.last_usage) else {
             return Some(*not_before);

@@ -34,6 +34,8 @@ use crate::traffic::Traffic;
 const SETTLE: Duration = Duration::from_millis(200);
 /// How long a write is waited for before another one begins beside it.
 const IN_TIME: Duration = Duration::from_secs(2);
+/// How long the reporter goes on for events once nobody reports any more. The next leader has to wait meanwhile.
+pub const LAST_EVENTS: Duration = Duration::from_secs(5);
 /// Number of reports taken in at a time.
 const BATCH: usize = 1024;
 
@@ -50,8 +52,8 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Reports until no sender of reports is left, or the election has ended. Running writes are finished then. Waiting writes are not
-    /// begun: the next leader writes them.
+    /// Reports until no sender of reports is left, or the election has ended. Running writes are finished then. Of the waiting writes only
+    /// events are written, while this process leads and for [`LAST_EVENTS`] at most: the next leader writes everything else.
     pub async fn run(self, mut inbox: Inbox) {
         let mut leader = self.leadership.changes();
         let (taken, mut missed) = mpsc::channel(BATCH);
@@ -100,6 +102,7 @@ impl Reporter {
                 () = wake => {}
             }
         }
+        state.write_last_events().await;
         while let Some(step) = state.running.next().await {
             state.step(step, Instant::now(), clock::now());
         }
@@ -273,6 +276,29 @@ impl State {
         let lists = self.shelves.start_lists(&self.sender, now).into_iter().flatten();
         let listed = |ended| Step::Listed(Done::Shown(ended));
         self.running.extend(lists.map(|list| list.map(listed).boxed()));
+        self.start_writes(now);
+    }
+
+    /// Writes the events that wait. They tell what happened, which the next leader does not know.
+    async fn write_last_events(&mut self) {
+        self.queue.leave_only_events();
+        let end = Instant::now() + LAST_EVENTS;
+        while self.leads() && Instant::now() < end {
+            self.start_writes(Instant::now());
+            let wake_at = self.queue.wake_at().filter(|at| *at < end);
+            if self.running.is_empty() && wake_at.is_none() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                Some(step) = self.running.next() => self.step(step, Instant::now(), clock::now()),
+                () = tokio::time::sleep_until(wake_at.unwrap_or(end)) => {}
+            }
+        }
+    }
+
+    /// Starts the writes that may start now.
+    fn start_writes(&mut self, now: Instant) {
         while let Some(target) = self.queue.take(now) {
             let namespace = self.namespace(&target);
             if !self.traffic.has_room(&namespace) {

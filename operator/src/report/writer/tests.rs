@@ -192,3 +192,46 @@ async fn what_is_refused_of_groups_and_events_is_tried_ever_more_rarely_and_old_
         assert_eq!(state.queue.is_pending(&target), occurrence.is_none(), "{target:?}");
     }
 }
+
+/// The next leader tells what pods wait for. What happened, such as why pods were evicted, is known here alone.
+#[tokio::test(start_paused = true)]
+async fn events_are_written_before_the_end_and_conditions_are_left_to_the_next_leader() {
+    const EVENTS: usize = 100;
+    let written: Arc<Mutex<Vec<String>>> = Arc::default();
+    let noted = Arc::clone(&written);
+    let server = tower::service_fn(move |request: Request<Body>| {
+        let is_write = request.method() != http::Method::GET;
+        let path = request.uri().path().to_owned();
+        let noted = Arc::clone(&noted);
+        async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            if is_write {
+                noted.lock().unwrap().push(path);
+            }
+            Ok::<_, std::io::Error>(Response::new(Body::from(b"{}".to_vec())))
+        }
+    });
+    let (reports, inbox) = report::channel();
+    (0..EVENTS).for_each(|number| reports.send(happened(&number.to_string())));
+    reports.send(Report::Pod {
+        pod: PodRef {
+            namespace: "team".into(),
+            name: "waits".into(),
+            uid: "waits".into(),
+        },
+        condition: PodReport {
+            status: false,
+            same_status: false,
+            reason: Happening::SetAside.into(),
+            message: String::new(),
+        },
+        event: true,
+    });
+    drop(reports);
+    let begin = Instant::now();
+    reporter(Client::new(server, "default")).run(inbox).await;
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    let written = written.lock().unwrap();
+    let events = written.iter().filter(|path| path.ends_with("/events")).count();
+    assert_eq!((events, written.len()), (EVENTS, EVENTS));
+}
