@@ -2,6 +2,8 @@
 //! mind.
 
 mod absent;
+#[cfg(test)]
+mod tests;
 mod translate;
 
 use std::fmt::Debug;
@@ -55,7 +57,7 @@ pub struct Sinks {
 
 /// Watches until the receiver is dropped. Each kind is listed after the kinds that it refers to: groups after namespaces and queues, Jobs
 /// after groups, claims after devices and classes, and pods, which hold what is counted, after all of them. Pods are listed once more each
-/// time that `asked` is notified.
+/// time that `asked` is notified, after the list that is under way.
 pub async fn observe(client: Client, sinks: Sinks, asked: &Notify) {
     let client = that_reads_again(client);
     let (nodes, queues, namespaces) = (Listed::default(), Listed::default(), Listed::default());
@@ -78,9 +80,9 @@ pub async fn observe(client: Client, sinks: Sinks, asked: &Notify) {
         observe_devices(watches, &jobs, &claims),
         after(
             [&nodes, &claims],
-            anew_when(asked, || {
+            anew_when(asked, &pods, |listed| async move {
                 let not_over = in_small_pages().fields(PODS_NOT_OVER);
-                watches.watch(Kind::Pod, not_over, &pods, pod_event)
+                watches.watch(Kind::Pod, not_over, &listed, pod_event).await;
             })
         ),
         after(
@@ -128,9 +130,21 @@ async fn after<const N: usize>(kinds: [&Listed; N], then: impl Future<Output = (
     then.await;
 }
 
-/// Runs a future to its end, and starts it anew each time that `asked` is notified.
-async fn anew_when<F: Future<Output = ()>>(asked: &Notify, begin: impl Fn() -> F) {
-    while let Either::Right(_) = select(pin!(begin()), pin!(asked.notified())).await {}
+/// Runs a watch to its end, and begins it anew each time that `asked` is notified, but not before it has listed everything: otherwise the list
+/// might never end. Whoever asks meanwhile gets one more list. Sets `first` once everything has been listed.
+async fn anew_when<F: Future<Output = ()>>(asked: &Notify, first: &Listed, begin: impl Fn(Arc<Listed>) -> F) {
+    loop {
+        let listed = Arc::<Listed>::default();
+        let again = async {
+            listed.wait().await;
+            // Later lists change nothing for those that waited for the first one.
+            let _ = first.set(());
+            asked.notified().await;
+        };
+        if let Either::Left(_) = select(pin!(begin(Arc::clone(&listed))), pin!(again)).await {
+            return;
+        }
+    }
 }
 
 /// What all watches have in common.
