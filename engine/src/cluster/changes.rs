@@ -64,8 +64,6 @@ pub struct Changes {
     pub shown_as_waiting: Vec<Arc<str>>,
     /// Whether the resources that stand for cards are others than before.
     pub resources_of_cards: bool,
-    /// Pods that stand aside from the beginning and have not been told so, by uid.
-    pub aside: Vec<Arc<str>>,
     /// Queues that say or hold something else than before.
     pub queues: BTreeSet<QueueId>,
     /// The dimensions of which the cluster has more or less than before, each with the least and the most that it had

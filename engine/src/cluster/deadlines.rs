@@ -282,6 +282,23 @@ impl Cluster {
         }
     }
 
+    /// Takes out the next pod that stands aside from the beginning and has not been told so: one of each namespace in turn.
+    pub(crate) fn next_to_stand_aside(&mut self) -> Option<PodId> {
+        while let Some(uid) = self.standing_aside.take_next(|_| true) {
+            let id = self.pod_with_uid(&uid);
+            let is_aside = |pod: &Pod| {
+                let waits = pod.waits.as_ref().filter(|waits| waits.write_refusals == 0)?;
+                let returned = self.deadlines.returns.get(pod.controller.as_ref()?)?;
+                // Who stands aside for longer has had its turn, and does so for a write that was not taken.
+                Some(waits.aside_until? <= returned.until)
+            };
+            if id.and_then(|id| self.pod(id)).and_then(is_aside) == Some(true) {
+                return id;
+            }
+        }
+        None
+    }
+
     /// Whether a pod of this pod's controller was sent back, and this is not forgotten yet, and no pod that was let in since
     /// has been placed.
     pub(crate) fn has_come_back(&self, pod: &Pod, now: Timestamp) -> bool {

@@ -26,6 +26,7 @@ pub mod gates;
 mod gpu_nodes;
 pub mod gpus;
 pub mod holders;
+mod in_turn;
 pub(crate) mod kept;
 mod lapses;
 pub(crate) mod ledger;
@@ -81,6 +82,7 @@ pub use changes::{Changes, Span};
 use deadlines::Deadlines;
 use devices::ClaimedDevices;
 use gpu_nodes::GpuNodes;
+use in_turn::InTurn;
 use lapses::Lapses;
 use ledger::Pods;
 pub use lists::Kind;
@@ -91,7 +93,6 @@ use namespaces::Namespaces;
 use node::Node;
 use node_changes::NodeChanges;
 use node_order::NodeOrder;
-use other_gates::HeldElsewhere;
 pub(crate) use pods::Allowance;
 use queue::Queue;
 use reclaims::Reclaims;
@@ -129,7 +130,10 @@ pub struct Cluster {
     reservations: Reservations,
     /// Reservations that ran out unused.
     lapses: Lapses,
-    held_elsewhere: HeldElsewhere,
+    /// Pods that somebody else's gate holds, and that have not been told so.
+    held_elsewhere: InTurn,
+    /// Pods that stand aside from the beginning, and have not been told so.
+    standing_aside: InTurn,
     /// The time up to which due deadlines were last handled.
     now: Timestamp,
     /// By how much the clock has gone back since, in steps so small that no other times were moved back for them.
@@ -189,7 +193,8 @@ impl Cluster {
             members: Members::default(),
             reservations: Reservations::default(),
             lapses: Lapses::default(),
-            held_elsewhere: HeldElsewhere::default(),
+            held_elsewhere: InTurn::default(),
+            standing_aside: InTurn::default(),
             now: Timestamp::MIN,
             stepped_back: SignedDuration::ZERO,
             pods: Pods::default(),

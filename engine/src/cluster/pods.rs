@@ -215,7 +215,8 @@ impl Cluster {
         let since = old.map_or(now, |old| old.since);
         let arrival = old.map(|old| old.place.arrival);
         if old.is_none() && aside_until.is_some() {
-            self.changes.aside.push(Arc::clone(&pod.uid));
+            let (namespace, uid) = (Arc::clone(&pod.namespace), Arc::clone(&pod.uid));
+            self.standing_aside.insert(namespace, pod.created, uid);
         }
         let arrival = arrival.unwrap_or_else(|| {
             self.arrivals += 1;

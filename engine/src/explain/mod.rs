@@ -37,7 +37,7 @@ use crate::reason::Reason;
 pub use allocated::got_others;
 pub use explanation::Explanation;
 pub use let_in::let_in;
-pub use notices::{Notice, notices, notices_watched, refused_write, stands_aside};
+pub use notices::{Notice, notices, notices_watched, refused_write, stand_aside};
 pub use progress::{Progress, progress};
 pub use refresh::{Fresh, Refresher, Reminder};
 pub use review::{Asked, Unknown, review};

@@ -159,10 +159,21 @@ pub(super) fn notice(cluster: &Cluster, id: PodId) -> Option<Notice> {
     })
 }
 
-/// Returns what to tell a pod that stands aside from the beginning, because earlier pods like it were sent back.
-pub fn stands_aside(cluster: &mut Cluster, uid: &str) -> Option<Notice> {
-    tell_aside(cluster, uid, Reason::ReservationTimeout, |waits, cause| {
-        let until = waits.aside_until.filter(|_| waits.write_refusals == 0)?;
+/// Returns what to tell pods that stand aside from the beginning, because earlier pods like them were sent back, and remembers them as told:
+/// at most `limit` pods, one of each namespace in turn. Nothing is judged for them meanwhile, so [`notices`] has nothing to say of them.
+pub fn stand_aside(cluster: &mut Cluster, limit: usize) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    while notices.len() < limit
+        && let Some(id) = cluster.next_to_stand_aside()
+    {
+        notices.extend(stands_aside(cluster, id));
+    }
+    notices
+}
+
+fn stands_aside(cluster: &mut Cluster, id: PodId) -> Option<Notice> {
+    tell_aside(cluster, id, Reason::ReservationTimeout, |waits, cause| {
+        let until = waits.aside_until?;
         let (what, remedy) = match cause {
             Some(Cause::GivenBeyond) => (
                 "the scheduler claimed more for earlier pods of the same controller than they request, which their queue has no quota for",
@@ -183,7 +194,8 @@ pub fn stands_aside(cluster: &mut Cluster, uid: &str) -> Option<Notice> {
 /// nothing else.
 pub fn refused_write(cluster: &mut Cluster, uid: &str, message: &str) -> Option<Notice> {
     let reason = Reason::RefusedByApiServer;
-    tell_aside(cluster, uid, reason, |waits, _| {
+    let id = cluster.pod_with_uid(uid)?;
+    tell_aside(cluster, id, reason, |waits, _| {
         let said = |how| refusal_of_write("the pod", how, message, waits.aside_until);
         (waits.write_refusals > 0).then(|| {
             if waits.write_failed {
@@ -198,11 +210,10 @@ pub fn refused_write(cluster: &mut Cluster, uid: &str, message: &str) -> Option<
 /// Tells a pod that stands aside why, where there is a message for it. That may depend on why earlier pods like it were sent back last.
 fn tell_aside(
     cluster: &mut Cluster,
-    uid: &str,
+    id: PodId,
     reason: Reason,
     message: impl FnOnce(&Waits, Option<Cause>) -> Option<String>,
 ) -> Option<Notice> {
-    let id = cluster.pod_with_uid(uid)?;
     let known = cluster.pod(id)?;
     let waits = known.waits.as_ref()?;
     let notice = Notice {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crds::keys::{CONFIG_MAP, GPU_NODE_LABEL, NAMESPACE};
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
-use engine::explain::{Fresh, Notice, Progress, Reminder, got_others, let_in, notices_watched, progress, stands_aside};
+use engine::explain::{Fresh, Notice, Progress, Reminder, got_others, let_in, notices_watched, progress, stand_aside};
 use engine::happening::Happening;
 use engine::ids::NodeId;
 use engine::overview::{self, Shown};
@@ -25,8 +25,10 @@ use crate::report::{EventKind, PodReport, Report};
 /// How many pods and workloads are told something in one tick, in all: 60 in a second. The reporter writes urgent things no faster, and
 /// numbers should be fresh.
 const TOLD_PER_TICK: usize = 12;
-/// How many waiting pods are told in one tick why they wait.
+/// How many waiting pods are told in one tick why they wait, those that stand aside included.
 const NOTICES_PER_TICK: usize = 10;
+/// How many pods are told in one tick that they stand aside from the beginning: some, however many others are to be told something.
+const ASIDE_PER_TICK: usize = 2;
 /// How many pods and workloads that were told before are looked at again in one tick, to show current numbers: 1,500 in a minute.
 const REFRESHED_PER_TICK: usize = 5;
 /// How many workloads are told their progress in one tick. The controller that creates their pods may wait for it.
@@ -55,11 +57,6 @@ impl Mind {
         }
         for uid in &changes.shown_as_waiting {
             self.show_admitted(uid);
-        }
-        for uid in &changes.aside {
-            if let Some(notice) = stands_aside(&mut self.cluster, uid) {
-                self.tell(notice);
-            }
         }
         self.label_nodes();
         self.told_of_volcano &= !self.reconfigured;
@@ -114,12 +111,15 @@ impl Mind {
             self.refresher.take_over(&self.cluster, now);
         }
         let mut room = self.told_in_this_tick();
+        let aside = self.tell_who_stands_aside(ASIDE_PER_TICK.min(room));
+        room -= aside;
         for progress in progress(&mut self.cluster, now, PROGRESS_PER_TICK.min(room)) {
             room -= 1;
             self.refresher.note_progress(&progress, now);
             self.show_progress(progress);
         }
-        let notices = notices_watched(&mut self.cluster, now, room.min(NOTICES_PER_TICK), &*self.pulse);
+        let for_pods = room.min(NOTICES_PER_TICK - aside);
+        let notices = notices_watched(&mut self.cluster, now, for_pods, &*self.pulse);
         if self.actor.is_retired() {
             return;
         }
@@ -130,7 +130,7 @@ impl Mind {
             self.metrics.show_queues(overview::figures(&self.cluster));
         }
         // New notices come first.
-        let limit = REFRESHED_PER_TICK.min(room.min(NOTICES_PER_TICK) - notices.len());
+        let limit = REFRESHED_PER_TICK.min(for_pods - notices.len());
         for notice in notices {
             self.refresher.note(&notice, now);
             self.tell(notice);
@@ -142,6 +142,16 @@ impl Mind {
                 Fresh::Again(reminder) => self.remind(*reminder),
             }
         }
+    }
+
+    /// Tells a few pods that they stand aside from the beginning. Returns how many.
+    fn tell_who_stands_aside(&mut self, limit: usize) -> usize {
+        let notices = stand_aside(&mut self.cluster, limit);
+        let count = notices.len();
+        for notice in notices {
+            self.tell(notice);
+        }
+        count
     }
 
     /// Returns how many pods and workloads may be told something in this tick.

@@ -304,7 +304,8 @@ fn whose_predecessor_was_given_too_much_is_told_so() {
     world.remove_pod("p1");
     world.remove_claim("p1-made");
     world.pod(&waits("p2"));
-    let notice = engine::explain::stands_aside(&mut world.cluster, "p2").unwrap();
+    let notices = engine::explain::stand_aside(&mut world.cluster, 1);
+    let [notice] = &notices[..] else { panic!("{notices:?}") };
     for part in [
         "the scheduler claimed more for earlier pods",
         "request cards in no init container",

@@ -1,6 +1,7 @@
 //! Admitted pods that the scheduler can't place.
 
 use engine::cluster::reclaims::EvictionOutcome;
+use engine::explain::stand_aside;
 
 use super::*;
 
@@ -108,9 +109,8 @@ fn who_was_let_in_for_one_node_alone_is_sent_back_when_that_is_gone() {
         assert!(said.starts_with(gone), "{said}");
     }
     // That says nothing about its successor.
-    world.cluster.take_changes();
     world.pod(&owned("p").set(["metadata", "uid"], "successor").pinned_to("n1"));
-    assert_eq!(world.cluster.take_changes().aside, [] as [std::sync::Arc<str>; 0]);
+    assert_eq!(stand_aside(&mut world.cluster, usize::MAX), []);
     world.remove_pod("successor");
     // Once; and tried again, as for a pod that is left alone.
     assert_eq!(world.decide(), []);
@@ -188,8 +188,8 @@ fn who_stands_aside_is_told_so() {
     world.remove_pod("p");
     world.pod(&owned("q"));
     assert_eq!(world.admit(), []);
-    assert_eq!(world.cluster.take_changes().aside, ["q".into()]);
-    let notice = engine::explain::stands_aside(&mut world.cluster, "q").unwrap();
+    let notices = stand_aside(&mut world.cluster, usize::MAX);
+    let [notice] = &notices[..] else { panic!("{notices:?}") };
     assert_eq!(
         (notice.reason, notice.told_before),
         (engine::reason::Reason::ReservationTimeout, false)
@@ -197,9 +197,44 @@ fn who_stands_aside_is_told_so() {
     insta::assert_snapshot!(notice.message, @"the scheduler did not place earlier pods of the same controller in time, so this one lets others go first until 2027-01-15T08:05:40Z, and those after it longer each time: make room on a node that it may run on, or have it ask for less");
     // Once is enough, and afterwards it is a pod as others are.
     world.pod(&owned("q"));
-    assert_eq!(world.cluster.take_changes().aside, [] as [std::sync::Arc<str>; 0]);
+    assert_eq!(stand_aside(&mut world.cluster, usize::MAX), []);
     world.wait(30);
     assert_eq!(world.admit_names(), ["q"]);
+}
+
+/// Who makes such pods by the thousand keeps nobody else from hearing anything.
+#[test]
+fn of_those_who_stand_aside_a_few_are_told_at_a_time_and_of_each_namespace() {
+    let mut world = world();
+    let owned = |name: &str, namespace: &str| gpu(name).namespace(namespace).controlled_by("ReplicaSet", "web");
+    for (name, namespace) in [("p", "crowd"), ("q", "other")] {
+        let pod = owned(name, namespace);
+        let_in(&mut world, &pod, name);
+    }
+    world.wait(300);
+    assert_eq!(world.decide().len(), 2);
+    world.remove_pod("p");
+    world.remove_pod("q");
+    world.pods((0..20).map(|index| owned(&format!("c{index}"), "crowd")));
+    world.pod(&owned("o", "other"));
+    world.remove_pod("c0");
+    assert_eq!(world.admit(), []);
+    let told = |world: &mut World| {
+        let notices = stand_aside(&mut world.cluster, 2).into_iter();
+        let mut told: Vec<_> = notices.map(|notice| notice.pod.namespace.to_string()).collect();
+        told.sort();
+        told
+    };
+    assert_eq!(told(&mut world), ["crowd", "other"]);
+    for _ in 0..9 {
+        assert_eq!(told(&mut world), ["crowd", "crowd"]);
+    }
+    assert_eq!(told(&mut world), [""; 0], "who is gone is told nothing");
+    // Nor is, that it stands aside, who does so no longer.
+    world.pod(&owned("late", "other"));
+    world.wait(30);
+    assert!(world.admit_names().len() == 2);
+    assert_eq!(told(&mut world), [""; 0]);
 }
 
 #[test]
