@@ -190,7 +190,7 @@ async fn finished(no_more_thoughts: oneshot::Receiver<()>, no_more_reports: ones
     if timeout(STOP_LIMIT, no_more_thoughts).await.is_ok() {
         // Only the leader's events are written, and the next leader does not know what happened before, such as why pods were evicted.
         if timeout(LAST_EVENTS, no_more_reports).await.is_err() {
-            warn!("not all events have been written within {} s", LAST_EVENTS.as_secs());
+            warn!("the last reports have not ended within {} s", LAST_EVENTS.as_secs());
         }
         return Duration::ZERO;
     }
