@@ -1,18 +1,12 @@
 //! The Capacity Card document, **Job Mode**: whether a queue can take a workload as a whole.
 
-use std::collections::BTreeSet;
-
 use crds::configuration::CapacityCard;
 
 use crate::amounts::{Dimension, Totals};
-use crate::inqueue::{CardChoice, Demand, Inqueue};
+use crate::inqueue::{Demand, Inqueue};
 use crate::metering;
 use crate::names::CardId;
 use crate::reason::Reason;
-
-/// The most unions of a workload's sets of alternatives that are compared: all of six sets that overlap. Where there are more, a workload may
-/// be let in that can't be served as a whole; its pods then wait, and what is kept for them runs out.
-const MOST_UNIONS: usize = 64;
 
 /// What counts against a limit.
 #[derive(Debug, Clone, Copy)]
@@ -99,24 +93,19 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
         }
     }
 
-    /// Returns the first set of alternatives for which the quota does not suffice, with its sums: a set that is asked for, the cards of several
-    /// of these that overlap, or a reserved set that shares a card with what is asked for.
-    pub(crate) fn first_excess(&self, demand: &Demand) -> Option<(CardChoice, Sums)> {
+    /// Returns the first set of alternatives for which the quota does not suffice, with its sums: a set that is asked for, or a reserved set
+    /// that shares a card with what is asked for.
+    pub(crate) fn first_excess<'s>(&'s self, demand: &'s Demand) -> Option<(&'s [CardId], Sums)> {
         let asked = demand.cards.iter().map(|(set, _)| &**set);
-        let unions = self.unions(demand);
-        let sets = asked
-            .chain(unions.iter().map(|set| &**set))
-            .chain(self.concerned(demand));
-        let mut sums = sets.map(|set| (set, self.cards(demand, set)));
-        let (set, sums) = sums.find(|(_, sums)| !sums.fit())?;
-        Some((set.into(), sums))
+        asked
+            .chain(self.concerned(demand))
+            .map(|set| (set, self.cards(demand, set)))
+            .find(|(_, sums)| !sums.fit())
     }
 
-    /// Returns the sums for a set of cards, in order: over its cards, over all that is asked for and could be met by no other cards, and over all
-    /// that is reserved of sets that share a card with it. What is reserved of one card by name counts only where that card is asked for, since
-    /// alternatives can do without it. What the workload itself asks for is not known to take any of these cards where others would do.
+    /// Returns the sums for a set of alternatives: over its cards, and over all that is asked for or reserved of sets that share a card with
+    /// it. What is asked for of one card by name counts only where that card is asked for, since alternatives can do without it.
     pub fn cards(&self, demand: &Demand, set: &[CardId]) -> Sums {
-        let is_within = |other: &[CardId]| other.iter().all(|card| set.contains(card));
         let counts = |other: &[CardId]| {
             if set.len() > 1 {
                 share_a_card(set, other)
@@ -126,7 +115,7 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
         };
         let over_cards =
             |amount: &dyn Fn(Dimension) -> i128| set.iter().map(|card| amount(Dimension::Card(*card))).sum();
-        let asked = demand.cards.iter().filter(|(other, _)| is_within(other));
+        let asked = demand.cards.iter().filter(|(other, _)| counts(other));
         let reserved = self.loads.iter().flat_map(|load| load.inqueue.cards());
         let reserved: i128 = reserved
             .filter(|(other, _)| counts(other))
@@ -151,37 +140,6 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
         set.iter().map(|card| (self.limit)(Dimension::Card(*card))).sum()
     }
 
-    /// Returns the cards of several sets together that are asked for and overlap, each one at least with another, without the sets themselves: as
-    /// many cards must be there as are asked for of all these sets. Sets that nothing limits are left out, as their unions could not be exceeded.
-    fn unions(&self, demand: &Demand) -> Vec<CardChoice> {
-        let sets = demand.cards.iter().map(|(set, _)| &**set);
-        let sets: Vec<_> = sets
-            .filter(|set| set.len() > 1 && self.quota_of(set).is_some())
-            .collect();
-        let mut known: BTreeSet<CardChoice> = sets.iter().map(|set| (*set).into()).collect();
-        let mut unions: Vec<CardChoice> = Vec::new();
-        // Each set, and then each union that was found, is widened by each set that overlaps it.
-        for place in 0..sets.len() + MOST_UNIONS {
-            let of_several = || unions.get(place - sets.len()).map(|union| &**union);
-            let Some(one) = sets.get(place).copied().or_else(of_several) else {
-                break;
-            };
-            let mut wider: Vec<CardChoice> = Vec::new();
-            for other in sets.iter().filter(|other| share_a_card(one, other)) {
-                if unions.len() + wider.len() == MOST_UNIONS {
-                    break;
-                }
-                let union: BTreeSet<_> = one.iter().chain(*other).copied().collect();
-                let union: CardChoice = union.into_iter().collect();
-                if known.insert(union.clone()) {
-                    wider.push(union);
-                }
-            }
-            unions.extend(wider);
-        }
-        unions
-    }
-
     /// Returns the reserved sets that share a card with what is asked for. Sets that nothing limits are left out, since nothing can exceed
     /// them.
     fn concerned<'s>(&'s self, demand: &'s Demand) -> impl Iterator<Item = &'s [CardId]> {
@@ -196,9 +154,8 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
     pub(crate) fn cost(&self, demand: &Demand) -> usize {
         let reserved: usize = self.loads.iter().map(|load| load.inqueue.cards().len()).sum();
         let asked = demand.cards.len();
-        let together = asked + self.unions(demand).len();
-        let added_up = together + self.concerned(demand).count();
-        let to_find = asked.saturating_mul(reserved + together);
+        let added_up = asked + self.concerned(demand).count();
+        let to_find = asked.saturating_mul(reserved);
         to_find.saturating_add(added_up.saturating_mul(asked + reserved))
     }
 

@@ -30,38 +30,6 @@ fn member(group: &str, index: usize, cards: &str) -> Object {
     pod(&format!("{group}-{index}")).of(group).asks(cards, 1)
 }
 
-/// What is asked for as `B|C` leaves A alone, and `A|B` can do without B.
-#[test]
-fn alternatives_of_one_workload_that_overlap_are_no_obstacle_to_each_other() {
-    let world = || {
-        let mut world = World::new();
-        for (name, count) in [("A", 1), ("B", 1), ("C", 4)] {
-            world.node(&node(name).cards(name, count));
-        }
-        world.queue(&queue("team-a").quota(r#"{"A": 1, "B": 1, "C": 4}"#));
-        world
-    };
-    let request = r#"{"A|B": 1, "B|C": 4}"#;
-    let pods =
-        |name: &'static str| (0..5).map(move |index| member(name, index, if index == 0 { "A|B" } else { "B|C" }));
-    // By its pods, by what it says itself, and a Job.
-    for group in [group("g", 5), group("g", 5).card_request(request)] {
-        let mut world = world();
-        world.group(&group);
-        world.pods(pods("g"));
-        let (first, next) = (world.admit_names(), world.admit_names());
-        assert_eq!(first.len() + next.len(), 5);
-    }
-    let mut by_job = world();
-    by_job.job(&held_job("job", request));
-    assert_eq!(by_job.resume(), ["job"]);
-    // These are seven, of six cards.
-    let mut too_many = world();
-    too_many.group(&group("g", 7));
-    too_many.pods(pods("g").chain((5..7).map(|index| member("g", index, "B|C"))));
-    assert_eq!(too_many.admit(), []);
-}
-
 /// mGPU, **Volcano Plugin Config**: the document's own actions are `allocate, backfill`.
 #[test]
 fn without_the_action_enqueue_no_group_and_no_job_is_checked_as_a_whole() {
