@@ -43,7 +43,10 @@ enum How {
     /// as it specifies itself.
     Briefly,
     /// Likewise, but only if the pod has no node. The pod is read before: the scheduler may have placed it since the watches last told.
-    Unplaced,
+    Unplaced {
+        /// Whether nobody may have written the pod since it was read, so that nobody whom the scheduler places in between is evicted.
+        as_read: bool,
+    },
 }
 
 impl Actor {
@@ -53,7 +56,7 @@ impl Actor {
         let actor = self.clone();
         // Pods that are sent back for another reason may run.
         let how = match reason {
-            Happening::ReservationTimeout => How::Unplaced,
+            Happening::ReservationTimeout => How::Unplaced { as_read: true },
             _ => How::Briefly,
         };
         self.runtime.spawn(async move {
@@ -95,6 +98,10 @@ impl Actor {
             let is_asked_again = failure.may_be_done() || failure.is_passing();
             match pauses.next() {
                 Some(pause) if is_asked_again => sleep(pause).await,
+                None if matches!(failure, Failure::Rewritten(_)) => {
+                    // Who writes its pod again and again would otherwise keep it, and its quota, for ever.
+                    return self.evict(pod, How::Unplaced { as_read: false }).await;
+                }
                 _ => return Err(failure),
             }
         }
@@ -186,8 +193,11 @@ impl Actor {
 
     async fn evict_once(&self, pod: &PodRef, how: How) -> Result<(), Failure> {
         let mut preconditions = json!({ "uid": &*pod.uid });
-        if how == How::Unplaced {
-            preconditions["resourceVersion"] = json!(self.version_without_node(pod).await?);
+        if let How::Unplaced { as_read } = how {
+            let version = self.version_without_node(pod).await?;
+            if as_read {
+                preconditions["resourceVersion"] = json!(version);
+            }
         }
         if !self.leadership.holds() {
             return Err(Failure::NotSent("no longer the leader"));
@@ -199,7 +209,7 @@ impl Actor {
             "metadata": { "name": &*pod.name, "namespace": &*pod.namespace },
             "deleteOptions": { "preconditions": preconditions },
         });
-        if matches!(how, How::Briefly | How::Unplaced) {
+        if matches!(how, How::Briefly | How::Unplaced { .. }) {
             eviction["deleteOptions"]["gracePeriodSeconds"] = 1.into();
         }
         let params = PostParams {
@@ -213,8 +223,8 @@ impl Actor {
         let request = api.create_subresource::<_, IgnoredAny>("eviction", &pod.name, &params, &eviction);
         match self.in_time(Verb::Create, request).await {
             // The pod is no longer as it was read: the scheduler may have placed it in between.
-            Err(Failure::Api(status)) if how == How::Unplaced && status.code == 409 => {
-                Err(Failure::LookAgain(status.message))
+            Err(Failure::Api(status)) if how == (How::Unplaced { as_read: true }) && status.code == 409 => {
+                Err(Failure::Rewritten(status.message))
             }
             answer => answer.map(|_| ()),
         }

@@ -91,6 +91,9 @@ enum Failure {
     /// Nothing was written, since it is not known what the object is like by now.
     #[error("{0}")]
     LookAgain(String),
+    /// Nothing was written, since somebody else has written the object after it was read.
+    #[error("{0}")]
+    Rewritten(String),
     /// The API server did not answer, or its answer cannot be understood.
     #[error("{0}")]
     Other(String),
@@ -111,7 +114,7 @@ impl Failure {
     /// is an answer too.
     fn is_passing(&self) -> bool {
         let Self::Api(status) = self else {
-            return matches!(self, Self::LookAgain(_));
+            return matches!(self, Self::LookAgain(_) | Self::Rewritten(_));
         };
         let causes = status.details.iter().flat_map(|details| &details.causes);
         let is_forbidden = causes.into_iter().any(|cause| cause.reason == DISRUPTION_BUDGET);

@@ -60,7 +60,9 @@ impl Tried {
                 500 if status.message.contains("failed calling webhook") => Self::Failed(status.message),
                 _ => Self::Unanswered(status.message),
             },
-            Failure::AboutRequester(reason) | Failure::LookAgain(reason) => Self::Failed(reason),
+            Failure::AboutRequester(reason) | Failure::LookAgain(reason) | Failure::Rewritten(reason) => {
+                Self::Failed(reason)
+            }
             Failure::NotSent(reason) => Self::NotWritten(reason.to_owned()),
             Failure::Other(reason) => Self::Unanswered(reason),
         }

@@ -386,6 +386,29 @@ async fn whom_the_scheduler_has_placed_is_not_sent_back_as_unplaced() {
     assert_eq!(asked, ["evict null"]);
 }
 
+/// A tenant that writes its pod in a loop would otherwise keep it, and its quota, for ever.
+#[tokio::test(start_paused = true)]
+async fn who_is_written_again_and_again_is_sent_back_while_it_has_no_node() {
+    let reads = |pod: serde_json::Value| Some((200, pod));
+    let rewritten = ["1", "2", "3", "4"].map(|version| [reads(unplaced(version)), Some((409, json!({})))]);
+    let asked_before: Vec<_> = ["1", "2", "3", "4"]
+        .iter()
+        .flat_map(|version| ["read".to_owned(), format!("evict \"{version}\"")])
+        .collect();
+    for (last, is_evicted) in [(unplaced("5"), true), (placed("5"), false)] {
+        let answers = [rewritten.concat(), vec![reads(last), Some((201, json!({})))]].concat();
+        let (event, asked) = send_back_from(Happening::ReservationTimeout, answers).await;
+        assert_eq!(matches!(event, Some(Event::SentBack(..))), is_evicted, "{event:?}");
+        let expected = if is_evicted {
+            &["read", "evict null"][..]
+        } else {
+            &["read"]
+        };
+        assert_eq!(asked[..8], asked_before);
+        assert_eq!(asked[8..], *expected);
+    }
+}
+
 /// Whoever could not be read was not evicted, so if it is gone then, somebody else has removed it.
 #[tokio::test(start_paused = true)]
 async fn who_could_not_be_read_counts_as_not_evicted() {
