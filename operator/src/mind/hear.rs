@@ -37,7 +37,6 @@ impl Mind {
     fn say_quarantined(&self, said: Said) {
         let Said { object, waits, message } = said;
         tracing::warn!(%object, uid = &*object.uid, message, "set aside");
-        self.show_quarantined();
         if waits {
             let condition = PodReport {
                 status: false,
@@ -63,19 +62,6 @@ impl Mind {
             reason: Happening::SetAside.into(),
             message,
         });
-    }
-
-    /// Shows in the metrics how many objects are in quarantine.
-    pub(super) fn show_quarantined(&self) {
-        for kind in ObjectKind::ALL {
-            let namespaces = if kind == ObjectKind::Namespace {
-                self.quarantine.namespaces()
-            } else {
-                0
-            };
-            self.metrics
-                .set_aside(kind.as_str(), self.quarantine.count(kind) + namespaces);
-        }
     }
 
     fn hear(&mut self, event: Event, now: Timestamp) {

@@ -13,6 +13,7 @@ use engine::happening::Happening;
 use engine::ids::NodeId;
 use engine::overview::{self, Shown};
 use engine::refs::PodRef;
+use engine::trail::ObjectKind;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
@@ -103,6 +104,7 @@ impl Mind {
         }
         self.metrics
             .show_pods_with_resource_claims(self.cluster.pods_with_resource_claims());
+        self.show_quarantined();
         if let Some(shown) = self.unaccounted.report(&self.cluster) {
             self.reports.send(Report::Shown(Box::new(shown)));
         }
@@ -271,6 +273,19 @@ impl Mind {
                 phase,
                 refused: progress.refused,
             });
+        }
+    }
+
+    /// Shows in the metrics how many objects are in quarantine.
+    fn show_quarantined(&self) {
+        for kind in ObjectKind::ALL {
+            let namespaces = if kind == ObjectKind::Namespace {
+                self.quarantine.namespaces()
+            } else {
+                0
+            };
+            self.metrics
+                .set_aside(kind.as_str(), self.quarantine.count(kind) + namespaces);
         }
     }
 

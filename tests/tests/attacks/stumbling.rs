@@ -13,6 +13,7 @@ use cardgate_tests::world::World;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
+use kube::api::DeleteParams;
 use operator::lease::{LEASE, TERM};
 use operator::pulse::SILENCE;
 
@@ -99,6 +100,10 @@ async fn a_pod_that_the_mind_stumbles_over_is_set_aside_and_everybody_else_goes_
         victim.expect(&after, &Tally::none().running(&card, 1)).await?;
     }
     expect_metric(&world, "cardgate_set_aside{kind=\"Pod\"}", 2.0).await?;
+    // Who is gone is set aside no more.
+    let pods = tenant.api::<Pod>();
+    pods.delete("stands-still-1", &DeleteParams::default()).await?;
+    expect_metric(&world, "cardgate_set_aside{kind=\"Pod\"}", 1.0).await?;
     victim.create(&victim.gpu_pod("too-many", &card, 2).build()).await?;
     victim.waits("too-many", "InsufficientScalarQuota").await?;
 
