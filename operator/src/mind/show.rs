@@ -178,9 +178,9 @@ impl Mind {
         if std::mem::replace(&mut self.told_of_volcano, true) {
             return;
         }
-        let message = "Volcano's scheduler runs here, since PodGroups have conditions that it alone writes: it sets their phases, and so \
-                       does Cardgate (enqueue: true), each undoing what the other says. Set enqueue: false in cardgate.yaml, or stop \
-                       that scheduler";
+        let message = "PodGroups have conditions that Volcano's scheduler alone writes. Where it runs, it sets their phases, and so does \
+                       Cardgate (enqueue: true), each undoing what the other says: set enqueue: false in cardgate.yaml, or stop that \
+                       scheduler. Where it does not run, somebody with the right to edit PodGroups has written them";
         self.warn_of_configuration(Happening::EnqueueBesideVolcano, message.to_owned());
     }
 

@@ -79,7 +79,7 @@ async fn volcanos_scheduler_beside_enqueue_is_noticed_and_said() -> Outcome {
         let found = events.list(&about).await?.items;
         let said = found.iter().filter_map(|event| event.message.as_deref());
         Ok(cardgate_tests::wait::Seen::when(
-            said.clone().any(|message| message.contains("Set enqueue: false")),
+            said.clone().any(|message| message.contains("set enqueue: false")),
             format!("{:?}", said.collect::<Vec<_>>()),
         ))
     })
