@@ -10,6 +10,7 @@ use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
 use engine::happening::Happening;
 use engine::refs::PodRef;
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
@@ -31,6 +32,10 @@ const PAUSES: [Duration; 3] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
 ];
+
+/// About how many pods the API server is asked at once before any of them is evicted. A gang has hundreds of pods, and what becomes of it is
+/// to be known before the engine looks for others.
+const ASKED_AT_ONCE: usize = 16;
 
 /// How a pod is evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,11 +136,15 @@ impl Actor {
         for place in self.over_budget(&pods).await {
             outcomes[place] = EvictionOutcome::Refused;
         }
-        for (place, pod) in pods.iter().enumerate() {
-            if outcomes[place] != EvictionOutcome::NotTried {
-                continue;
-            }
-            match patiently(|| self.evict(pod, How::DryRun)).await {
+        let within_budget = (0..pods.len()).filter(|place| outcomes[*place] == EvictionOutcome::NotTried);
+        let within_budget: Vec<_> = within_budget.collect();
+        let asked = within_budget
+            .iter()
+            .map(|place| patiently(|| self.evict(pods[*place], How::DryRun)));
+        let answers = some_at_once(asked.collect()).await;
+        for (place, answer) in within_budget.into_iter().zip(answers) {
+            let pod = pods[place];
+            match answer {
                 // The API server did not look at the pod. So no pod is marked as refused, and no other pods are evicted in place of these.
                 Err(failure) if failure.is_passing() => {
                     tracing::warn!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "not known whether it may be evicted");
@@ -244,6 +253,11 @@ impl Actor {
             Err(failure) => Err(failure),
         }
     }
+}
+
+/// Waits for these requests, of which [`ASKED_AT_ONCE`] are on their way at once. Returns the results in the same order.
+async fn some_at_once<T, F: Future<Output = T>>(requests: Vec<F>) -> Vec<T> {
+    stream::iter(requests).buffered(ASKED_AT_ONCE).collect().await
 }
 
 /// Sends a request again, after pauses, as long as it fails for the moment.

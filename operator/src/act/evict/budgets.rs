@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use super::super::{Actor, Failure};
-use super::patiently;
+use super::{patiently, some_at_once};
 use crate::metrics::Verb;
 
 /// How many budgets are requested at once: a page of them is in memory as received, more than once.
@@ -109,8 +109,9 @@ impl Actor {
     /// Returns the places of the pods that disruption budgets do not allow to evict together.
     pub(super) async fn over_budget(&self, pods: &[&PodRef]) -> Vec<usize> {
         let (mut labelled, mut refused) = (Vec::<Labelled>::new(), Vec::new());
-        for (place, pod) in pods.iter().enumerate() {
-            match patiently(|| self.pod(pod)).await {
+        let asked = pods.iter().map(|pod| patiently(|| self.pod(pod))).collect();
+        for ((place, pod), found) in pods.iter().enumerate().zip(some_at_once(asked).await) {
+            match found {
                 Ok(found) if found.metadata.labels.len() > MOST_LABELS => refused.push(place),
                 Ok(found) => {
                     let labels = found.metadata.labels.iter();
