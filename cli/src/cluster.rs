@@ -153,24 +153,29 @@ impl Cluster {
     ) -> Result<Vec<Value>, kube::Error> {
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
         let path = DynamicObject::url_path(&resource, namespace);
-        let items = self.items(path, &ListParams::default()).await?;
-        let readable = items.iter().filter_map(|text| without_managed_fields(text).ok());
-        let objects = readable.map(|mut object| {
+        let read = |text: &RawValue| {
+            let mut object = without_managed_fields(text).ok()?;
             object["apiVersion"] = resource.api_version.as_str().into();
             object["kind"] = kind.into();
-            object
-        });
-        Ok(objects.collect())
+            Some(object)
+        };
+        self.items(path, &ListParams::default(), read).await
     }
 
-    /// Returns the text of each listed object, page by page.
-    async fn items(&self, path: String, params: &ListParams) -> Result<Vec<Box<RawValue>>, kube::Error> {
+    /// Lists objects page by page, and returns what `read` makes of the text of each. What it leaves is not kept: pods may have megabytes
+    /// of annotations that no question is about.
+    async fn items<T>(
+        &self,
+        path: String,
+        params: &ListParams,
+        read: impl Fn(&RawValue) -> Option<T>,
+    ) -> Result<Vec<T>, kube::Error> {
         let (requests, mut params) = (Request::new(path), params.clone().limit(PAGE));
         let mut items = Vec::new();
         loop {
             let request = requests.list(&params).map_err(kube::Error::BuildRequest)?;
             let page: Page = self.client.request(request).await?;
-            items.extend(page.items);
+            items.extend(page.items.iter().filter_map(|text| read(text)));
             match page.metadata.continue_ {
                 Some(token) if !token.is_empty() => params.continue_token = Some(token),
                 _ => return Ok(items),
@@ -197,10 +202,9 @@ impl Cluster {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + 'static,
     {
-        let items = self.items(K::url_path(&(), namespace), params).await;
-        let items = items.map_err(|error| Failure::of_list_in(what, namespace, &error))?;
-        let readable = items.iter().filter_map(|text| serde_json::from_str(text.get()).ok());
-        Ok(readable.collect())
+        let read = |text: &RawValue| serde_json::from_str(text.get()).ok();
+        let items = self.items(K::url_path(&(), namespace), params, read).await;
+        items.map_err(|error| Failure::of_list_in(what, namespace, &error))
     }
 
     /// Returns an object, if it exists. The error says that the user may not see it.

@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 use crate::arguments::Output;
 use crate::terminal::{safe, safe_json, safe_line};
 
+/// How many characters of a text a table shows. All rows of a column are as wide as its longest text, which may be anybody's.
+const LONGEST_CELL: usize = 1024;
+
 /// The gap between two columns.
 const GAP: &str = "   ";
 /// Stands in a table where there is nothing to show.
@@ -53,13 +56,10 @@ impl Answer {
         }
     }
 
-    /// Adds a table. Its last `more` columns are shown only in the wide form.
+    /// Adds a table. Its last `more` columns are shown only in the wide form. Long texts are cut; the data has them whole.
     pub fn table<const N: usize>(&mut self, head: [&str; N], more: usize, rows: &[[String; N]]) {
-        let head = head.map(|cell| safe_line(cell).into_owned());
-        let rows: Vec<_> = rows
-            .iter()
-            .map(|row| row.each_ref().map(|cell| safe_line(cell).into_owned()))
-            .collect();
+        let head = head.map(cell);
+        let rows: Vec<_> = rows.iter().map(|row| row.each_ref().map(|text| cell(text))).collect();
         let lines: Vec<&[String]> = std::iter::once(&head)
             .chain(&rows)
             .map(<[String; N]>::as_slice)
@@ -94,6 +94,14 @@ fn harmless(data: &Value) -> Value {
             .map(|(key, value)| (safe_line(key).into_owned(), harmless(value)))
             .collect(),
         _ => data.clone(),
+    }
+}
+
+/// Returns a text as a table shows it.
+fn cell(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_CELL) {
+        Some((end, _)) => format!("{}…", safe_line(&text[..end])),
+        None => safe_line(text).into_owned(),
     }
 }
 
@@ -149,6 +157,21 @@ mod tests {
             assert!(!written.contains(is_bad), "{written:?}");
         }
         assert!(!answer.write(None).unwrap().contains("\nFORGED"));
+    }
+
+    #[test]
+    fn a_long_text_takes_no_more_than_its_part_of_the_table() {
+        let long = "ü".repeat(70_000);
+        let mut answer = Answer::default();
+        answer.table(
+            ["REASON", "POD"],
+            0,
+            &[[long, "a".to_owned()], ["b".to_owned(), "c".to_owned()]],
+        );
+        let lines = answer.write(None).unwrap();
+        let lengths: Vec<_> = lines.lines().map(|line| line.chars().count()).collect();
+        let at_pod = LONGEST_CELL + 1 + GAP.len();
+        assert_eq!(lengths, [at_pod + 3, at_pod + 1, at_pod + 1]);
     }
 
     #[test]
