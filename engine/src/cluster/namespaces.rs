@@ -44,7 +44,8 @@ impl Cluster {
             epoch: self.epoch(Kind::Namespace),
         };
         let before = self.namespaces.0.insert(name.into(), namespace.clone());
-        if before.as_ref() != Some(&namespace) {
+        let says = |namespace: &Namespace| (namespace.labels.clone(), namespace.queue.clone());
+        if before.as_ref().map(says) != Some(says(&namespace)) {
             let same_queue = before.and_then(|before| before.queue) == namespace.queue;
             self.namespace_changed(name, same_queue, now);
         }
@@ -60,6 +61,11 @@ impl Cluster {
     /// Handles that a namespace says something else. Queues select by that, and it names the queue of pods and workloads
     /// that name none.
     fn namespace_changed(&mut self, name: &str, same_queue: bool, now: Timestamp) {
+        // Namespaces come and go all day, mostly with nothing in them. What is judged elsewhere stands.
+        let has_pod = self.pods().any(|pod| &*pod.namespace == name);
+        if !has_pod && !self.workloads().any(|(_, workload)| &*workload.namespace == name) {
+            return;
+        }
         self.version += 1;
         self.review_all();
         if !same_queue {

@@ -99,6 +99,32 @@ fn a_queue_that_is_not_there_is_nobodys_business() {
     assert_eq!(round(&mut world).1, 1);
 }
 
+/// Namespaces come and go in clusters all day, and are listed again where a watch ends.
+#[test]
+fn a_namespace_with_nothing_in_it_is_nobodys_business() {
+    let mut world = World::new();
+    world.node(&node("n-1").cards("A100", 8));
+    world.queue(&queue("attacker").quota(r#"{"A100": 0}"#));
+    world.namespace("team", &[("tier", "gold")], None);
+    for number in 0..100 {
+        let hopeless = pod(&format!("hopeless-{number}")).queue("attacker").asks("A100", 1);
+        world.pod(&hopeless.requests("cpu", &format!("{}m", 100 + number)));
+    }
+    assert_eq!(round(&mut world).0.len(), 100);
+    for labels in [&[][..], &[("preview", "yes")]] {
+        world.namespace("preview", labels, None);
+        assert_eq!(round(&mut world), (vec![], 0));
+        let now = world.now;
+        world.remove_namespace("preview", now);
+        assert_eq!(round(&mut world), (vec![], 0));
+    }
+    world.namespace("team", &[("tier", "gold")], None);
+    assert_eq!(round(&mut world), (vec![], 0));
+    // What queues may select by is judged anew.
+    world.namespace("team", &[("tier", "silver")], None);
+    assert_eq!(round(&mut world).0.len(), 100);
+}
+
 #[test]
 fn what_pods_say_about_nodes_counts_toward_their_queues_turn() {
     // Each has the most that a pod may say, and is compared with all nodes.
