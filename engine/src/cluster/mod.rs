@@ -33,6 +33,7 @@ pub(crate) mod ledger;
 pub mod levels;
 mod lists;
 mod members;
+mod moved_groups;
 mod namespaces;
 mod naming;
 mod naming_claims;
@@ -88,6 +89,7 @@ use ledger::Pods;
 pub use lists::Kind;
 use lists::Lists;
 use members::Members;
+use moved_groups::MovedGroups;
 pub use namespaces::Namespace;
 use namespaces::Namespaces;
 use node::Node;
@@ -153,7 +155,7 @@ pub struct Cluster {
     /// Workloads whose progress is, or may be, another than it was last said to be.
     moved_workloads: BTreeSet<WorkloadId>,
     /// Groups that have come, gone or moved to another queue, and whose Jobs have not followed yet.
-    moved_groups: BTreeSet<WorkloadId>,
+    moved_groups: MovedGroups,
     /// The pods and the workload that were told something last: others come first the next time.
     last_told: LastTold,
 }
@@ -207,7 +209,7 @@ impl Cluster {
             changes: Changes::default(),
             numbers_shown: None,
             moved_workloads: BTreeSet::new(),
-            moved_groups: BTreeSet::new(),
+            moved_groups: MovedGroups::default(),
             last_told: LastTold::default(),
         };
         cluster.refresh_gpu_nodes();

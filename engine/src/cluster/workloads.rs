@@ -135,11 +135,14 @@ impl Cluster {
 
     /// Moves the Jobs whose pods belong to groups that have come, gone or moved to another queue. Thousands of Jobs may
     /// name one group: where a group is written again and again, they are looked at once in a round, and not at each
-    /// write.
+    /// write; and where they are very many, less often.
     pub(super) fn move_jobs_of_groups(&mut self, now: Timestamp) {
-        for group in std::mem::take(&mut self.moved_groups) {
-            let jobs = self.workloads.get(group).map(|group| group.jobs.clone());
-            for job in jobs.into_iter().flatten() {
+        for group in self.moved_groups.take_due(now) {
+            let Some(jobs) = self.workloads.get(group).map(|group| group.jobs.clone()) else {
+                continue;
+            };
+            self.moved_groups.have_followed(group, jobs.len(), now);
+            for job in jobs {
                 self.find_queue(job, now);
             }
         }
