@@ -6,6 +6,10 @@
 mod devices;
 mod worlds;
 
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::thread::{self, ScopedJoinHandle};
+
 use devices::{DEVICES, TOGETHER};
 use simulator::run::{Options, simulate};
 use worlds::{
@@ -71,7 +75,7 @@ fn run_with(found: &[Found], drawn: &Options) -> anyhow::Result<()> {
         .filter(|(is_on, _)| !is_on)
         .map(|(_, off)| *off)
         .collect();
-    for (seed, steps, faults, rests, what) in found {
+    let play = |(seed, steps, faults, rests, what): &Found| -> anyhow::Result<()> {
         let options = Options {
             steps: *steps,
             faults: *faults,
@@ -85,8 +89,19 @@ fn run_with(found: &[Found], drawn: &Options) -> anyhow::Result<()> {
                 failure.what,
             );
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    // A list of many is played by all cores, so that none waits for it at the end.
+    let next = Mutex::new(found.iter());
+    let play_next = || next.lock().ok()?.next().map(&play);
+    thread::scope(|scope| {
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let players: Vec<_> = (0..cores)
+            .map(|_| scope.spawn(|| std::iter::from_fn(play_next).collect::<anyhow::Result<()>>()))
+            .collect();
+        let mut ended = players.into_iter().map(ScopedJoinHandle::join);
+        ended.try_for_each(|ended| ended.map_err(|_| anyhow::anyhow!("a world panicked"))?)
+    })
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Some seeds in each run of the tests; more by `cargo simulate`.
+//! The first seeds; more by `cargo simulate`.
 
 use simulator::run::{Options, Outcome, simulate};
 use simulator::shorten::shorten;
