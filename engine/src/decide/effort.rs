@@ -117,6 +117,11 @@ impl Effort {
         self.count(u64::try_from(steps).unwrap_or(u64::MAX));
     }
 
+    /// Counts what was done beside the search, and takes nothing from what the search may cost.
+    pub(super) fn count_beside(&self, steps: usize) {
+        self.count(u64::try_from(steps).unwrap_or(u64::MAX));
+    }
+
     /// Searches the cards of one node, with its own steps and those that all nodes share.
     pub(super) fn search<T>(&self, search: impl FnOnce(&Steps) -> T) -> T {
         let own = OWN.min(self.0.own.left());

@@ -247,6 +247,9 @@ impl Judging<'_> {
             return After::Done;
         };
         let gang = gang::judged_as_one(cluster, &shape);
+        if gang.is_some_and(|gang| self.refusals.are_still(cluster, gang, &shape)) {
+            return After::Done;
+        }
         let payers = gang.map_or_else(
             || Some(Rc::new([Some(queue)].into())),
             |gang| self.refusals.turn(cluster, gang),

@@ -62,6 +62,23 @@ fn many_gangs_that_miss_pods_cost_no_more_than_their_queues_turn() {
     assert!(round.gangs_judged < 10, "{}", round.gangs_judged);
 }
 
+/// Each shape has a turn, which is one of the gang, and all shapes are gone through in it.
+#[test]
+fn a_gang_of_many_shapes_has_one_turn_while_nothing_changes_and_pays_for_each_shape() {
+    const PODS: u64 = 2_000;
+    let mut world = World::new();
+    world.queue(&queue("team-a"));
+    world.group(&group("g", 1 + i64::try_from(PODS).unwrap()));
+    let pods = (0..PODS).map(|number| pod(&format!("g-{number}")).of("g").queue(&format!("nowhere-{number}")));
+    world.pods(pods);
+    let round = decide(&mut world.cluster, world.now, usize::MAX);
+    assert!(round.actions.is_empty() && !round.more);
+    let each = round.steps / PODS;
+    assert!((128..250).contains(&each), "{each} steps for each pod");
+    assert_eq!(world.refusal_of("g-0"), "PodGroupIncomplete");
+    assert_eq!(world.refusal_of("g-1999"), "PodGroupIncomplete");
+}
+
 #[test]
 fn gangs_with_a_pod_in_a_queue_that_is_not_there_are_no_way_past_a_queues_turn() {
     let mut world = wide_world();

@@ -138,6 +138,13 @@ impl Refusals {
         }
     }
 
+    /// Whether a gang was refused in the turn of another of its shapes, and is refused still. False while anything is set aside for any
+    /// pod, and where what was kept for a gang is no longer kept, which may have been this gang itself: then what was found in that
+    /// other turn says nothing here.
+    pub(in crate::decide) fn are_still(&self, cluster: &Cluster, gang: WorkloadId, shape: &Shape) -> bool {
+        !self.gave_back && !cluster.sets_aside() && super::stands(cluster, gang, shape)
+    }
+
     /// Returns why a gang like this one was refused, where nothing that matters has changed since.
     pub(super) fn of(&self, cluster: &Cluster, likeness: &Likeness) -> Option<Refusal> {
         let (refusal, refused) = self.known.get(likeness)?;
@@ -147,17 +154,16 @@ impl Refusals {
 
     pub(super) fn remember(&mut self, cluster: &Cluster, likeness: Likeness, refusal: Refusal) {
         let cause = refusal.cause;
-        let mut refused: Vec<(QueueId, Refused)> = Vec::new();
-        for (shape, _) in &likeness.line {
-            let queue = shape.0.queue;
-            if !refused.iter().any(|(known, _)| *known == queue) {
-                let versions = Refused {
-                    nodes_matter: cause.nodes_matter,
-                    ..cluster.refusal(queue, None, cause.reason)
-                };
-                refused.push((queue, versions.with_levels(cluster, queue, cause.levels)));
-            }
-        }
+        // A tenant may name as many queues as there are pods.
+        let queues: BTreeSet<_> = likeness.line.iter().map(|(shape, _)| shape.0.queue).collect();
+        let refused = queues.into_iter().map(|queue| {
+            let versions = Refused {
+                nodes_matter: cause.nodes_matter,
+                ..cluster.refusal(queue, None, cause.reason)
+            };
+            (queue, versions.with_levels(cluster, queue, cause.levels))
+        });
+        let refused = refused.collect();
         self.known.insert(likeness, (refusal, refused));
     }
 }

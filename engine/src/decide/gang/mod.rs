@@ -29,6 +29,11 @@ use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::lacking::Places;
 use crate::reason::Reason;
 
+/// The number of steps that each waiting pod of a gang costs in a turn, whatever it asks for: they are gone through, one by one.
+const STEPS_OF_MEMBER: usize = 32;
+/// The number of steps that it costs to have the pods of one shape remember why their gang is refused.
+const STEPS_OF_SHAPE: usize = 128;
+
 /// Returns the gang that pods of this shape are let in with, where there is one: then a turn of the shape is a turn of the gang.
 pub(super) fn judged_as_one(cluster: &Cluster, shape: &Shape) -> Option<WorkloadId> {
     let id = shape.group.filter(|_| !cluster.groups_are_absent())?;
@@ -74,6 +79,7 @@ fn admit(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusals, effort:
             let shapes = line(cluster, id).into_iter().map(|(_, shape)| shape);
             let shapes = shapes.filter(|shape| known.insert(Arc::clone(shape)));
             for (index, shape) in shapes.enumerate() {
+                effort.count_beside(STEPS_OF_SHAPE);
                 let shape = &shape;
                 let refused = Refused {
                     nodes_matter: cause.nodes_matter,
@@ -95,12 +101,14 @@ fn admit(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusals, effort:
 /// Whether a group that is partly let in was refused, and is refused still. False while anything is set aside for any pod: then
 /// what was found in the turn of another shape of the group says nothing here.
 fn rests(cluster: &Cluster, id: WorkloadId) -> bool {
-    let stands = |(_, shape): &InLine| {
-        let peers = cluster.queue(shape.queue).waiting.peers_of(shape);
-        let refused = peers.and_then(|(_, peers)| peers.refused);
-        refused.is_some_and(|refused| verdict::stands(cluster, shape.queue, Some(id), refused))
-    };
-    !cluster.sets_aside() && line(cluster, id).iter().all(stands)
+    !cluster.sets_aside() && line(cluster, id).iter().all(|(_, shape)| stands(cluster, id, shape))
+}
+
+/// Whether the last refusal of pods of this shape, which belong to this group, still stands.
+fn stands(cluster: &Cluster, id: WorkloadId, shape: &Shape) -> bool {
+    let peers = cluster.queue(shape.queue).waiting.peers_of(shape);
+    let refused = peers.and_then(|(_, peers)| peers.refused);
+    refused.is_some_and(|refused| verdict::stands(cluster, shape.queue, Some(id), refused))
 }
 
 /// Why a gang was refused.
@@ -166,6 +174,7 @@ fn judge(
     }
     // What its pods say about nodes is compared and remembered, pod by pod.
     for (_, shape) in &line {
+        effort.count_beside(STEPS_OF_MEMBER);
         effort.look_at_node(shape);
     }
     enqueue::enqueue_if_in_line(cluster, id, effort).map_err(Cause::as_a_whole)?;
