@@ -75,14 +75,8 @@ impl Cluster {
             let capability = queue.quota().map(|quota| &quota.capability);
             capability.is_some_and(|capability| capability.get(dimension).is_some())
         };
-        // A dimension that every pod has is compared where a queue says anything of it, even only what it deserves or is
-        // guaranteed.
-        let is_said = || {
-            queue.quota().is_some_and(|quota| {
-                let mut bounds = [&quota.capability, &quota.deserved].into_iter();
-                bounds.any(|bounds| bounds.get(dimension).is_some()) || quota.guarantee.get(dimension) > 0
-            })
-        };
+        // A dimension that every pod has is compared where a queue says anything of it.
+        let is_said = || queue.quota().is_some_and(|quota| quota.says_anything_of(dimension));
         match self.configuration.queue_plugin {
             QueuePlugin::Capacity if self.arguments().check_queue_dimensions_only => is_named(),
             QueuePlugin::Capacity => !metering::is_of_every_pod(dimension) || is_said(),

@@ -29,6 +29,7 @@ pub mod holders;
 mod in_turn;
 pub(crate) mod kept;
 mod lapses;
+mod leaving;
 pub(crate) mod ledger;
 pub mod levels;
 mod lists;

@@ -85,6 +85,12 @@ impl Quota {
         }
     }
 
+    /// Whether the queue says anything of a dimension, even only what it deserves or is guaranteed.
+    pub(super) fn says_anything_of(&self, dimension: Dimension) -> bool {
+        let mut bounds = [&self.capability, &self.deserved].into_iter();
+        bounds.any(|bounds| bounds.get(dimension).is_some()) || self.guarantee.get(dimension) > 0
+    }
+
     /// Returns the capability in one dimension; 0 where it is not named.
     pub fn limit(&self, dimension: Dimension) -> i64 {
         self.capability.get(dimension).unwrap_or(0)

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::aside::SetAside;
 use super::deadlines::after_refused_eviction;
-use super::pod::{Pod, Stage};
+use super::pod::Stage;
 use super::restless::Stirs;
 use super::set_back::SetBack;
 use super::waiting::{Refused, Shape};
@@ -20,8 +20,6 @@ use crate::policies::mgpu::CardLists;
 
 /// How long after a look at a waiting queue the queue is looked at again.
 const LOOK_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
-/// How long an eviction may show no sign of taking effect before the pod counts as staying.
-const EVICTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(60);
 
 /// What one queue waits for others to give back.
 #[derive(Debug)]
@@ -390,30 +388,6 @@ impl Cluster {
                 reclaim.next_eviction = now;
             }
         }
-    }
-
-    /// Whether a pod is on its way out, so that what it holds will be free.
-    pub(crate) fn is_leaving(&self, pod: &Pod, now: Timestamp) -> bool {
-        let evicted = pod
-            .eviction
-            .since
-            .is_some_and(|since| (SignedDuration::ZERO..EVICTION_TIMEOUT).contains(&now.duration_since(since)));
-        evicted || self.quota_end(pod).is_some_and(|end| end > now)
-    }
-
-    /// Returns the pods that hold something and are on their way out.
-    pub(crate) fn leaving(&self, now: Timestamp) -> Vec<PodId> {
-        let holds = |pod: &Pod| pod.charge.is_some() || pod.room.is_some();
-        let is_one = |(_, pod): &(PodId, &Pod)| holds(pod) && self.is_leaving(pod, now);
-        let leaving: Vec<_> = self.pods.leaving().filter(is_one).map(|(id, _)| id).collect();
-        debug_assert!(
-            leaving
-                .iter()
-                .copied()
-                .eq(self.pods_by_id().filter(is_one).map(|(id, _)| id)),
-            "a pod is on its way out that nobody has marked"
-        );
-        leaving
     }
 
     /// Counts pods as gone, to see what would be possible without them.

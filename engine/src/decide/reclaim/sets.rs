@@ -21,6 +21,14 @@ pub(super) enum Set {
 }
 
 impl Set {
+    /// Returns how many pods these are.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Self::OneByOne(_, pods) => pods.len(),
+            Self::Together(_, pods) => pods.len(),
+        }
+    }
+
     /// Returns the pod that goes first.
     pub(super) fn first(&self) -> Option<PodId> {
         match self {

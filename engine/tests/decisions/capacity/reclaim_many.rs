@@ -60,6 +60,30 @@ fn a_queue_that_borrows_gives_back_behind_the_many_that_may_keep_what_they_have(
     assert!(victim.starts_with("c-"), "{victim}");
 }
 
+/// Each of them is counted as gone for the look, and put back after it.
+#[test]
+fn who_is_on_the_way_out_counts_among_the_steps_of_a_look() {
+    const LEAVING: usize = 200;
+    let mut world = World::with(capacity(RECLAIM, ""));
+    world.node(&node("n1").cards("A", 8));
+    world.node(&node("n2").offers("cpu", "4000").offers("pods", "4000"));
+    for name in ["a", "b"] {
+        world.queue(&plain(name).deserved_cards(r#"{"A": 4}"#));
+        world.pods((0..4).map(|index| worker(name, index).assigned("A").on("n1")));
+    }
+    let leaving = |index: usize| pod(&format!("leaving-{index}")).queue("a").ungated().on("n2");
+    world.pods((0..LEAVING).map(leaving));
+    world.pod(&worker("b", 9));
+    let before = world.round();
+    world.wait(1);
+    world.pods((0..LEAVING).map(|index| leaving(index).deleted(100)));
+    let round = world.round();
+    assert_eq!((before.looks, round.looks), (1, 1));
+    let more = round.steps - before.steps;
+    let leaving = u64::try_from(LEAVING).unwrap();
+    assert!((64 * leaving..128 * leaving).contains(&more), "{more} steps");
+}
+
 /// Nobody on the node gives anything back: of all others each is drawn in vain.
 #[test]
 fn who_is_drawn_in_vain_counts_among_the_steps_of_a_look() {

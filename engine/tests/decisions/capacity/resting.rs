@@ -2,10 +2,11 @@
 //! That nothing else could is asserted at every look of every test: for no queue that rests anything is taken back.
 
 use engine::cluster::reclaims::EvictionOutcome;
+use serde_json::json;
 
 use super::reclaim::{RECLAIM, gone, victims};
 use super::{plain, worker};
-use crate::world::{World, bare_pod, capacity, group, node, pod};
+use crate::world::{Object, World, bare_pod, capacity, group, node, pod};
 
 /// A full node of 8 cards, of which two queues deserve 4 each, and `a` has so many.
 fn shared(interval: u32, of_a: usize) -> World {
@@ -112,6 +113,43 @@ fn a_pod_of_no_queue() {
     world.pod(&bare_pod("x").on("n1"));
     assert_eq!(looks(&mut world), 1);
     rest(&mut world);
+}
+
+fn idle(name: &str, node: &str) -> Object {
+    pod(name)
+        .queue("a")
+        .set(["spec", "containers"], json!([{"name": "main"}]))
+        .ungated()
+        .on(node)
+}
+
+/// Whoever has a finalizer on such pods keeps them for as long as they like, by the thousand.
+#[test]
+fn pods_that_hold_nothing_keep_nobody_awake_while_they_are_deleted() {
+    let mut world = fair();
+    world.pods((0..20).map(|index| idle(&format!("idle-{index}"), "n1")));
+    world.pods((0..20).map(|index| idle(&format!("idle-{index}"), "n1").deleted(100)));
+    rest(&mut world);
+    // What another one holds could help somebody.
+    let holds = || idle("holds", "n1").requests("cpu", "1");
+    world.pods([holds(), holds().deleted(100)]);
+    for _ in 0..3 {
+        assert_eq!(looks(&mut world), 1);
+    }
+}
+
+/// The slot of a pod on its node is all that the node lacks: nobody else is evicted meanwhile.
+#[test]
+fn the_last_slot_of_a_node_is_waited_for() {
+    let mut world = shared(1, 5);
+    world.node(&node("n2").cards("A", 1).offers("pods", "1"));
+    world.pods([idle("idle", "n2"), idle("idle", "n2").deleted(100)]);
+    world.pod(&worker("b", 9));
+    for _ in 0..3 {
+        assert_eq!(looks(&mut world), 1);
+    }
+    world.remove_pod("idle");
+    assert_eq!(world.admit_names(), ["b-9"]);
 }
 
 #[test]
