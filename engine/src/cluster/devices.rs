@@ -326,9 +326,9 @@ impl Cluster {
         }
     }
 
-    /// Whether no pod has to be read anew.
+    /// Whether no pod has to be read anew, and the pods of no workload are to be divided anew.
     pub(crate) fn is_all_read(&self) -> bool {
-        self.claimed.unread.is_empty()
+        self.claimed.unread.is_empty() && self.are_all_balanced()
     }
 }
 

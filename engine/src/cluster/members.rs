@@ -12,8 +12,8 @@ use super::reading::task_spec;
 use super::times::read_time;
 use super::workload::{Member, Moved};
 use super::{Cluster, Kind};
-use crate::amounts::Amounts;
-use crate::ids::{PodId, WorkloadId};
+use crate::amounts::{Amounts, Totals};
+use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::refs::WorkloadKind;
 
 /// A pod of a group that has succeeded.
@@ -35,6 +35,8 @@ pub(super) struct Members {
     /// Groups for which it is to be checked whether they have as many pods as they need, what these hold, and whether any
     /// pods are left that wait.
     unmeasured: BTreeSet<WorkloadId>,
+    /// Workloads that may have come to say another minimum, by which their pods are not divided yet.
+    unbalanced: BTreeSet<WorkloadId>,
 }
 
 impl Members {
@@ -239,20 +241,54 @@ impl Cluster {
         }
     }
 
+    /// Notes that a workload may say another minimum than before, by which its pods are still to be divided.
+    pub(super) fn note_unbalanced(&mut self, id: WorkloadId) {
+        if self.workload(id).is_unbalanced() {
+            self.members.unbalanced.insert(id);
+        }
+    }
+
+    /// Divides the pods of workloads by their minima, where these have changed. A workload may have thousands of pods: where
+    /// it is written again and again, they are divided once before anything is decided or asked, and not at each write.
+    pub(super) fn balance_workloads(&mut self) {
+        for id in std::mem::take(&mut self.members.unbalanced) {
+            if self.workloads.get(id).is_some() {
+                self.workloads[id].divide_anew();
+                self.rebalance(id);
+            }
+        }
+    }
+
+    /// Whether the pods of all workloads are divided by the minima that these say.
+    pub(super) fn are_all_balanced(&self) -> bool {
+        self.members.unbalanced.is_empty()
+    }
+
     /// Keeps the earliest of a workload's pods that hold quota, up to its minimum, apart from the pods beyond the minimum,
     /// which are elastic.
-    pub(super) fn rebalance(&mut self, id: WorkloadId) {
+    fn rebalance(&mut self, id: WorkloadId) {
+        let (mut elastic, mut roomier) = (BTreeMap::<QueueId, Totals>::new(), BTreeSet::new());
         while let Some(moved) = self.workloads[id].balance_one() {
-            match moved {
-                Moved::Core(pod) => self.add_elastic(pod, -1),
-                Moved::Extra(pod) => self.add_elastic(pod, 1),
-                Moved::Freed(pod) => {
-                    self.add_elastic(pod, 1);
-                    if let Some(queue) = self.pod(pod).and_then(|pod| pod.queue) {
-                        self.room_grew(queue);
-                    }
-                }
+            let (pod, sign) = match moved {
+                Moved::Core(pod) => (pod, -1),
+                Moved::Extra(pod) | Moved::Freed(pod) => (pod, 1),
+            };
+            let Some((queue, pod)) = self.pod(pod).and_then(|pod| Some((pod.queue?, pod))) else {
+                continue;
+            };
+            let sums = elastic.entry(queue).or_default();
+            for (dimension, amount) in pod.charge.iter().flat_map(|charge| charge.amounts.iter()) {
+                sums.add(dimension, sign * i128::from(amount));
             }
+            if matches!(moved, Moved::Freed(_)) {
+                roomier.insert(queue);
+            }
+        }
+        for (queue, amounts) in elastic {
+            self.change_elastic(queue, &amounts);
+        }
+        for queue in roomier {
+            self.room_grew(queue);
         }
     }
 
@@ -260,10 +296,10 @@ impl Cluster {
     fn add_elastic(&mut self, id: PodId, sign: i128) {
         let Some(pod) = self.pod(id) else { return };
         if let (Some(queue), Some(charge)) = (pod.queue, &pod.charge) {
-            let charged = charge.amounts.iter();
-            let charged: Vec<_> = charged
-                .map(|(dimension, amount)| (dimension, sign * i128::from(amount)))
-                .collect();
+            let mut charged = Totals::default();
+            for (dimension, amount) in charge.amounts.iter() {
+                charged.add(dimension, sign * i128::from(amount));
+            }
             self.change_elastic(queue, &charged);
         }
     }

@@ -44,11 +44,13 @@ const READ_PART: usize = 16;
 pub(super) const NOBODY: &str = "";
 
 impl Cluster {
-    /// Reads pods anew whose claims have changed. Each pod is read once, however often its claims changed: otherwise
-    /// making and deleting a claim that a thousand pods share would have each of them read each time. Of the pods that
+    /// Divides the pods of workloads by their minima, and reads pods anew whose claims have changed. Each pod is read once,
+    /// however often its claims changed: otherwise making and deleting a claim that a thousand pods share would have each
+    /// of them read each time. The same holds for workloads that are written again and again. Of the pods that
     /// nobody has let in, only as many are read as the turn of their namespace allows. The others are read in the next
     /// rounds, and none is let in before.
     pub fn read_again(&mut self, now: Timestamp) {
+        self.balance_workloads();
         while let Some(uid) = self.claimed.unread.pop_first() {
             let Some(pod) = self.pod_with_uid(&uid).and_then(|id| self.pod(id)) else {
                 continue;

@@ -194,6 +194,9 @@ pub struct Facts {
     pub(super) lapses: u32,
     /// Whether one of its pods has taken over from what it asks for as a whole.
     pub(super) ran: bool,
+    /// The minimum that `core` and `extra` are divided by. Where the object has come to say another one, they are divided anew
+    /// before anything is decided.
+    divided_by: usize,
     /// Its pods that hold quota, up to the minimum, the earliest first.
     pub(super) core: BTreeSet<Member>,
     /// Its pods that hold quota beyond the minimum.
@@ -259,6 +262,11 @@ impl Facts {
     /// Returns how many of its pods hold quota. Pods that are being deleted do not count.
     pub fn admitted(&self) -> usize {
         self.core.len() + self.extra.len()
+    }
+
+    /// Whether another minimum than it says by now tells which of its pods are beyond it.
+    pub(super) fn is_unbalanced(&self) -> bool {
+        self.divided_by != self.min_member()
     }
 
     /// Returns what its pods hold, and what they held when there were last as many of them as it needs.

@@ -101,7 +101,7 @@ impl Cluster {
         self.name_group(id, before.as_ref());
         self.queues[queue].join();
         self.unreserve(id);
-        self.rebalance(id);
+        self.note_unbalanced(id);
         self.settle(id);
         if let Some(before) = before {
             self.queues[before.queue].quit();
@@ -124,7 +124,7 @@ impl Cluster {
         let Some(terms) = self.workloads[id].fall_silent() else {
             return;
         };
-        self.rebalance(id);
+        self.note_unbalanced(id);
         self.settle(id);
         self.moved_groups.insert(id);
         self.name_group(id, Some(&terms));

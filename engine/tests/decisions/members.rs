@@ -1,5 +1,6 @@
 //! Members of a group that have succeeded: they count as if they were still there (docs/rules.md, **Enqueue**; Volcano's gangs).
 
+use engine::Observation;
 use engine::amounts::Dimension;
 use engine::cluster::Kind;
 use engine::cluster::workload::Phase;
@@ -161,6 +162,39 @@ fn nobody_is_a_member_of_a_group_twice() {
     assert_eq!(world.admit(), []);
     let next = world.cluster.workload_named(WorkloadKind::PodGroup, "team", "next");
     assert!(!world.cluster.workload(next.unwrap()).is_enqueued());
+}
+
+/// Whoever may write a group may write its minimum again and again, and it has as many pods as they like.
+#[test]
+fn pods_are_divided_by_a_minimum_once_however_often_it_is_written() {
+    let mut world = world();
+    world.group(&group("a", 8));
+    world.pods((0..8).map(running));
+    let card = Dimension::Card(world.cluster.names().known_card("A100").unwrap());
+    let elastic = |world: &World| world.known_queue("team-a").elastic.get(card);
+    let wakes = |world: &World| world.known_queue("team-a").version();
+    assert_eq!(elastic(&world), 0);
+    let before = wakes(&world);
+    let written = [1, 8].into_iter().cycle().take(99);
+    for least in written {
+        let written = Observation::Group(group("a", least).read());
+        world.cluster.apply_one_of_many(written, world.now);
+    }
+    // Meanwhile a pod goes and another comes.
+    world
+        .cluster
+        .apply_one_of_many(Observation::PodGone("a-0".into()), world.now);
+    world
+        .cluster
+        .apply_one_of_many(Observation::Pod(running(8).read()), world.now);
+    world.cluster.read_again(world.now);
+    assert_eq!((world.allocated("team-a", "A100"), elastic(&world)), (8, 7));
+    assert!(wakes(&world) < before + 8, "{} times", wakes(&world) - before);
+    // A group that is gone has a minimum of 1.
+    world.group(&group("a", 8));
+    assert_eq!(elastic(&world), 0);
+    world.remove_group("team", "a");
+    assert_eq!(elastic(&world), 7);
 }
 
 #[test]

@@ -93,14 +93,9 @@ impl Cluster {
     }
 
     /// Changes what the workloads of a queue hold beyond their minimum.
-    pub(in crate::cluster) fn change_elastic(&mut self, id: QueueId, amounts: &[(Dimension, i128)]) {
-        let change = |elastic: &mut Totals| {
-            for (dimension, amount) in amounts {
-                elastic.add(*dimension, *amount);
-            }
-        };
-        change(&mut self.queues[id].books(PEN).elastic);
-        self.change_above(id, false, |below| change(&mut below.elastic));
+    pub(in crate::cluster) fn change_elastic(&mut self, id: QueueId, amounts: &Totals) {
+        self.queues[id].books(PEN).elastic.add_totals(amounts);
+        self.change_above(id, false, |below| below.elastic.add_totals(amounts));
     }
 
     /// Notes that there is more room in a queue and above it, though its pods have what they had.

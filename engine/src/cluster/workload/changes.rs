@@ -54,6 +54,13 @@ impl Facts {
         terms.may_be_kept() && (terms.said == Said::Waiting || before == Some(terms.said))
     }
 
+    /// Takes the minimum that the workload says by now, where no pod has to be counted elsewhere for it.
+    fn divide_nobody(&mut self) {
+        if self.admitted() == 0 {
+            self.divided_by = self.min_member();
+        }
+    }
+
     /// Whether it is a Job that Cardgate holds, and that therefore makes no pods.
     fn is_held_job(&self) -> bool {
         let is_held = |terms: &WorkloadTerms| terms.said == Said::Waiting;
@@ -79,6 +86,7 @@ impl Workload {
             jobs_kept: BTreeSet::new(),
             lapses: 0,
             ran: false,
+            divided_by: 1,
             core: BTreeSet::new(),
             extra: BTreeSet::new(),
             held: Totals::default(),
@@ -138,6 +146,7 @@ impl Workload {
         }
         facts.succeeded.begin_anew_for(Some(terms.created));
         facts.terms = Some(terms);
+        facts.divide_nobody();
         facts.count_what_tasks_lack();
         if facts.is_held_job() {
             facts.ran = false;
@@ -158,6 +167,7 @@ impl Workload {
     pub(in crate::cluster) fn fall_silent(&mut self) -> Option<WorkloadTerms> {
         let before = self.0.terms.take()?;
         self.0.succeeded.begin_anew_for(None);
+        self.0.divide_nobody();
         self.0.count_what_tasks_lack();
         self.0.forget_what_it_was_told();
         self.try_anew();
@@ -284,10 +294,15 @@ impl Workload {
         }
     }
 
-    /// Moves one pod between core and extra, where the core is not the earliest pods that hold quota, up to the minimum.
-    /// Returns the move; none where all is in order.
+    /// Has core and extra divided by the minimum that the workload says by now.
+    pub(in crate::cluster) fn divide_anew(&mut self) {
+        self.0.divided_by = self.min_member();
+    }
+
+    /// Moves one pod between core and extra, where the core is not the earliest pods that hold quota, up to the minimum
+    /// that they are divided by. Returns the move; none where all is in order.
     pub(in crate::cluster) fn balance_one(&mut self) -> Option<Moved> {
-        let least = self.min_member();
+        let least = self.divided_by;
         let Facts { core, extra, .. } = &mut self.0;
         let out_of_order = core.last() > extra.first() && !extra.is_empty();
         let is_lowered = core.len() > least;
