@@ -156,13 +156,34 @@ impl Effort {
 pub(super) type Payer = Option<QueueId>;
 
 /// What the queues and the namespaces have spent in one round.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Spending {
     of_queues: BTreeMap<Payer, u64>,
     of_namespaces: HashMap<Arc<str>, u64>,
+    /// The steps after which the turn of a namespace ends.
+    most_of_namespace: u64,
 }
 
 impl Spending {
+    /// Returns what gangs that lost pods have before all others: a turn of each queue, and half of the steps of each namespace.
+    pub(super) fn before_turns() -> Self {
+        Self {
+            of_queues: BTreeMap::new(),
+            of_namespaces: HashMap::new(),
+            most_of_namespace: NAMESPACE - QUEUE,
+        }
+    }
+
+    /// Begins the turns of all others. Each queue has a turn of its own, and each namespace what it has left: half of its steps at
+    /// least, or it would have no turn for as long as such gangs spend all of them in each round.
+    pub(super) fn begin_turns(&mut self) {
+        self.of_queues.clear();
+        for spent in self.of_namespaces.values_mut() {
+            *spent = (*spent).min(self.most_of_namespace);
+        }
+        self.most_of_namespace = NAMESPACE;
+    }
+
     /// Whether a queue's turn has ended.
     pub(super) fn is_over(&self, payer: Payer) -> bool {
         self.of_queues.get(&payer).is_some_and(|spent| *spent >= QUEUE)
@@ -171,7 +192,7 @@ impl Spending {
     /// Whether the turn of this namespace has ended, or that of any of these payers.
     pub(super) fn is_over_for(&self, namespace: &str, payers: &BTreeSet<Payer>) -> bool {
         let spent = self.of_namespaces.get(namespace);
-        spent.is_some_and(|spent| *spent >= NAMESPACE) || payers.iter().any(|payer| self.is_over(*payer))
+        spent.is_some_and(|spent| *spent >= self.most_of_namespace) || payers.iter().any(|payer| self.is_over(*payer))
     }
 
     /// Counts what a question of a namespace has cost, for the namespace and for each payer.

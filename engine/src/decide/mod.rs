@@ -135,7 +135,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
         aside: reclaim::Aside::begin(cluster, now),
         round,
         postponed,
-        spending: Spending::default(),
+        spending: Spending::before_turns(),
         refusals: gang::Refusals::default(),
         trail,
     };
@@ -188,9 +188,13 @@ enum After {
 }
 
 impl Judging<'_> {
-    /// Lets in what is missing of gangs that are let in partly, before anybody else gets what they need.
+    /// Lets in what is missing of gangs that are let in partly, before anybody else gets what they need. What that costs is no part
+    /// of the turn that their queues have then, and takes no more than half of the steps of their namespace: while anything is set
+    /// aside, these gangs are judged in each round, and others would never have a turn.
     fn complete_gangs(&mut self, cluster: &mut Cluster) {
-        let (admissions, steps) = gang::complete(cluster, &mut self.refusals, &mut self.aside, self.trail);
+        let (spending, aside) = (&mut self.spending, &mut self.aside);
+        let (admissions, steps) = gang::complete(cluster, &mut self.refusals, spending, aside, self.trail);
+        spending.begin_turns();
         self.round.actions.extend(admissions.into_iter().map(Action::Admit));
         self.round.steps += steps;
     }

@@ -62,6 +62,42 @@ fn many_gangs_that_miss_pods_cost_no_more_than_their_queues_turn() {
     assert!(round.gangs_judged < 10, "{}", round.gangs_judged);
 }
 
+/// Neither those that go before all others, nor those that have their turn among them, have as much again.
+#[test]
+fn what_gangs_that_miss_pods_cost_counts_toward_their_namespaces_turn() {
+    let mut world = world_of_small_gangs();
+    world.queue(&queue("team-b"));
+    for number in 0..20 {
+        let group_name = format!("g-{number}");
+        let queue_name = if number % 2 == 0 { "team-a" } else { "team-b" };
+        world.group(&group(&group_name, 21).set(["spec", "queue"], queue_name));
+        let pods = (0..20).map(|index| lengthy(&format!("{group_name}-{index}"), &group_name).queue(queue_name));
+        world.pods(pods);
+    }
+    for queue_name in ["team-a", "team-b"] {
+        let others = (0..40).map(|number| lengthy_alone(&format!("{queue_name}-{number}")));
+        world.pods(others.map(|pod| pod.queue(queue_name).created(1)));
+        world.pod(
+            &pod(&format!("honest-{queue_name}"))
+                .namespace("other")
+                .queue(queue_name)
+                .created(2),
+        );
+    }
+    let (mut rounds, mut let_in) = (0, 0);
+    loop {
+        let round = decide(&mut world.cluster, world.now, usize::MAX);
+        assert!(round.steps < ROUND, "{}", round.steps);
+        let_in += round.actions.len();
+        rounds += 1;
+        assert!(rounds < 100, "every round ends with some that are judged");
+        if !round.more {
+            break;
+        }
+    }
+    assert_eq!(let_in, 2, "another namespace has a turn in these queues");
+}
+
 /// Each shape has a turn, which is one of the gang, and all shapes are gone through in it.
 #[test]
 fn a_gang_of_many_shapes_has_one_turn_while_nothing_changes_and_pays_for_each_shape() {

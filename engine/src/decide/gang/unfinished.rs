@@ -19,16 +19,16 @@ use crate::decide::{Admission, trail_workload};
 use crate::ids::{PodId, WorkloadId};
 use crate::trail::Trail;
 
-/// Completes those gangs. Also returns how many steps that took. A gang whose queues have had their turn waits for its turn among
-/// the others.
+/// Completes those gangs, and counts in `spending` what that costs. Also returns how many steps that took. A gang whose queues or
+/// namespace have had their turn waits for its turn among the others.
 pub(in crate::decide) fn complete(
     cluster: &mut Cluster,
     refusals: &mut Refusals,
+    spending: &mut Spending,
     aside: &mut Aside,
     trail: &dyn Trail,
 ) -> (Vec<Admission>, u64) {
     cluster.measure_groups();
-    let mut spending = Spending::default();
     let (mut admissions, mut steps) = (Vec::new(), 0);
     for id in cluster.incomplete().collect::<Vec<_>>() {
         if rests(cluster, id) {
