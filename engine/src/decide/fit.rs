@@ -10,13 +10,12 @@ use crate::cluster::choice;
 use crate::cluster::constraints::Mismatch;
 use crate::cluster::device_cards::are_supplied;
 use crate::cluster::device_room::{devices_there, has_devices_elsewhere, is_judged_by_devices};
-use crate::cluster::node::{Node, Offer, Supply};
+use crate::cluster::node::{Node, Supply};
 use crate::cluster::waiting::{Refused, Shape};
 use crate::ids::NodeId;
 use crate::names::CardId;
 use crate::reason::{Cure, Reason};
 use crate::steps::Steps;
-use crate::task::Task;
 
 /// A search for a node that goes on where the last search for the same shape ended: a node that had no room then has none now,
 /// unless the node has changed since.
@@ -309,20 +308,38 @@ pub(super) fn ask(cluster: &Cluster, shape: &Shape, alternative: Option<&Alterna
 /// elsewhere.
 pub(super) fn has_room(shape: &Shape, alternative: Option<&Alternative>, node: &Node, used: &Totals) -> bool {
     let Some(offer) = node.offer() else { return false };
-    let (task, request) = (&shape.task, shape.task.request_with(alternative));
-    offer.has_room_for(request, used)
-        || task.claimed.is_some()
-            && request.iter().all(|(dimension, asked)| {
-                used.get(dimension) + i128::from(asked) <= there(task, node, offer, dimension)
-                    || is_judged_by_devices(task, node, dimension)
-            })
+    let request = shape.task.request_with(alternative);
+    if is_plain(shape) {
+        return offer.has_room_for(request, used);
+    }
+    request.iter().all(|(dimension, asked)| {
+        let left = left_for(shape, node, used, dimension);
+        left.is_none_or(|left| i128::from(asked) <= left)
+    })
 }
 
-/// Returns how much a node has of something that its pods hold. For a pod with claims, devices that are kept from new pods count
-/// too, since pods may hold them.
-fn there(task: &Task, node: &Node, offer: &Offer, dimension: Dimension) -> i128 {
+/// Whether what a node has for a pod is just what it says, since the pod has nothing to do with devices.
+pub(super) fn is_plain(shape: &Shape) -> bool {
+    shape.task.claimed.is_none()
+}
+
+/// Returns how much of something a node has left for a pod where pods hold `used`. None where its devices decide that, which are
+/// asked elsewhere.
+pub(super) fn left_for(shape: &Shape, node: &Node, used: &Totals, dimension: Dimension) -> Option<i128> {
+    if is_judged_by_devices(&shape.task, node, dimension) {
+        return None;
+    }
+    let (used, there) = compared(shape, node, used, dimension);
+    Some(there - used)
+}
+
+/// Returns how much of something is in use where pods hold `used` of a node, and how much there is, as both are compared for a pod.
+/// For a pod with claims, devices that are kept from new pods count as there, since pods may hold them.
+fn compared(shape: &Shape, node: &Node, used: &Totals, dimension: Dimension) -> (i128, i128) {
+    let task = &shape.task;
     let devices = task.claimed.as_ref().map(|_| devices_there(task, node, dimension));
-    offer.amount(dimension).max(devices.unwrap_or(0)).into()
+    let amount = node.offer().map_or(0, |offer| offer.amount(dimension));
+    (used.get(dimension), amount.max(devices.unwrap_or(0)).into())
 }
 
 /// Returns what a node says to a pod, its devices included; these are searched with the given steps.
@@ -391,11 +408,10 @@ pub(crate) fn lacking(
     ) {
         return None;
     }
-    let offer = node.offer()?;
     let request = shape.task.request_with(alternative);
     let missing = request.iter().map(|(dimension, asked)| {
-        let all = there(&shape.task, node, offer, dimension);
-        (dimension, node.used.get(dimension) + i128::from(asked) - all, all)
+        let (used, all) = compared(shape, node, &node.used, dimension);
+        (dimension, used + i128::from(asked) - all, all)
     });
     let missing: Vec<_> = missing.filter(|(_, missing, _)| *missing > 0).collect();
     // More than the whole node has can never come free.

@@ -285,7 +285,7 @@ impl<'g, 'c> WaySearch<'g, 'c> {
     }
 
     /// Returns how many pods of a kind, up to `wanted`, could get in if the kind had all that is left for itself; never too few.
-    /// Exact where no node has two of its cards, and cards are not shared through mGPU.
+    /// Exact where no node has two of its cards, none are devices, and cards are not shared through mGPU.
     fn most_alone(&self, kind: usize, wanted: usize) -> usize {
         let cluster = &*self.gang.cluster;
         let shape = &self.kinds[kind].shape;
@@ -301,7 +301,7 @@ impl<'g, 'c> WaySearch<'g, 'c> {
                     0
                 }
             } else {
-                self.nodes.room_for(kind, alternative, shape, most)
+                self.nodes.room_for(cluster, kind, alternative, shape, most)
             };
             sum = sum.saturating_add(room);
         }
@@ -339,7 +339,8 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         let mut options = Vec::new();
         for alternative in alternatives.by_ref() {
             let looks = self.nodes.looks.iter().filter(|(look, id)| {
-                !self.nodes.members[**id].is_empty() && self.nodes.copies(look, kind, alternative, shape) > 0
+                !self.nodes.members[**id].is_empty()
+                    && self.nodes.copies(cluster, (*look, **id), kind, alternative, shape) > 0
             });
             let mut looks: Vec<_> = looks.map(|(_, id)| *id).collect();
             // Looks with devices come last: devices are left to pods that claim them.

@@ -5,6 +5,7 @@ mod by_class;
 mod effort;
 mod evaluating;
 mod failing;
+mod gangs;
 pub mod imagined;
 mod of_classes;
 mod reclaim;

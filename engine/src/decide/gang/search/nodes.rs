@@ -149,12 +149,21 @@ impl Nodes {
     }
 
     /// Returns how many pods of a kind find room with this alternative, up to `most`, if the kind has all the room for itself.
-    pub(super) fn room_for(&self, kind: usize, alternative: Option<&Alternative>, shape: &Shape, most: usize) -> usize {
+    /// Of devices, these may be too many.
+    pub(super) fn room_for(
+        &self,
+        cluster: &Cluster,
+        kind: usize,
+        alternative: Option<&Alternative>,
+        shape: &Shape,
+        most: usize,
+    ) -> usize {
         let mut room = 0_usize;
         for (look, id) in &self.looks {
             let nodes = self.members[*id].len();
             if nodes > 0 {
-                room = room.saturating_add(nodes.saturating_mul(self.copies(look, kind, alternative, shape)));
+                let copies = self.copies(cluster, (look, *id), kind, alternative, shape);
+                room = room.saturating_add(nodes.saturating_mul(copies));
                 if room >= most {
                     return most;
                 }
@@ -163,8 +172,15 @@ impl Nodes {
         room
     }
 
-    /// Returns how many pods of a kind a node of this look has room for.
-    pub(super) fn copies(&self, look: &Look, kind: usize, alternative: Option<&Alternative>, shape: &Shape) -> usize {
+    /// Returns how many pods of a kind a node of this look has room for; where its devices decide that, for how many it may have.
+    pub(super) fn copies(
+        &self,
+        cluster: &Cluster,
+        (look, id): (&Look, usize),
+        kind: usize,
+        alternative: Option<&Alternative>,
+        shape: &Shape,
+    ) -> usize {
         if !self
             .suits
             .get(look.suits)
@@ -172,11 +188,23 @@ impl Nodes {
         {
             return 0;
         }
+        let Some((_, node)) = self.members[id].first() else {
+            return 0;
+        };
+        let (node, is_plain) = (cluster.node(*node), fit::is_plain(shape));
         let request = shape.task.request_with(alternative);
         let free = self.dimensions.iter().zip(&look.free);
         let copies = free.filter_map(|(dimension, free)| {
-            let asked = i128::from(request.get(*dimension));
-            (asked > 0).then(|| usize::try_from((*free).max(0) / asked).unwrap_or(usize::MAX))
+            let asked = request.get(*dimension);
+            if asked <= 0 {
+                return None;
+            }
+            let free = if is_plain {
+                *free
+            } else {
+                fit::left_for(shape, node, &node.used, *dimension)?
+            };
+            Some(usize::try_from(free.max(0) / i128::from(asked)).unwrap_or(usize::MAX))
         });
         copies.min().unwrap_or(usize::MAX)
     }
