@@ -12,7 +12,7 @@ use super::Cluster;
 use super::device_room::provided_to;
 use super::node::{DeviceUse, Node, NodeCard, Offer, Supply};
 use crate::alternative::Alternative;
-use crate::amounts::{Amounts, Dimension};
+use crate::amounts::{Amounts, Dimension, Totals};
 use crate::devices::{DeviceCard, DeviceCount};
 use crate::discovery::{self, Problem};
 use crate::ids::NodeId;
@@ -155,18 +155,27 @@ pub fn device_label(card: &str) -> String {
     format!("{DEVICE_LABEL_PREFIX}{}", label_name(card))
 }
 
-/// Whether a node has the cards of an alternative in the way in which a pod asks for each of them.
-pub(crate) fn are_supplied(cluster: &Cluster, task: &Task, alternative: &Alternative, node: &Node) -> bool {
+/// Whether a node has the cards of an alternative in the way in which a pod asks for each of them; without an alternative, whether it
+/// has in that way what the pod requests as resources, as far as it has that at all.
+pub(crate) fn are_supplied(cluster: &Cluster, task: &Task, alternative: Option<&Alternative>, node: &Node) -> bool {
     let Some(offer) = node.offer() else { return false };
     let by_plugin = |resource: ResourceId| offer.by_plugin(Dimension::Resource(resource));
     let is_had = |card: CardId, is_had: &dyn Fn(&NodeCard) -> bool| node.card(card).is_some_and(is_had);
     match alternative {
-        Alternative::Card(card) => is_had(*card, &|card| match card.supply {
+        None => offer.cards.iter().all(|card| {
+            let is_requested = requested(task).get(Dimension::Resource(card.resource)) > 0;
+            // A plugin whose cards are all broken hands out none, and may hand out some again.
+            !is_requested
+                || card.supply != Supply::Devices
+                || by_plugin(card.resource) > 0
+                || cluster.claimed.provides_cards(&card.found.resource)
+        }),
+        Some(Alternative::Card(card)) => is_had(*card, &|card| match card.supply {
             Supply::Plugin | Supply::Both => true,
             // Where a device plugin hands something out by this resource, the scheduler takes it in place of devices.
             Supply::Devices => cluster.claimed.provides_cards(&card.found.resource) && by_plugin(card.resource) == 0,
         }),
-        Alternative::Set(set) => {
+        Some(Alternative::Set(set)) => {
             let is_claimed = |card| is_had(card, &|card| card.supply != Supply::Plugin);
             let is_requested = |(card, count): (CardId, i64)| {
                 is_had(card, &|card| {
@@ -178,4 +187,38 @@ pub(crate) fn are_supplied(cluster: &Cluster, task: &Task, alternative: &Alterna
                 && !provided_to(task).any(|resource| by_plugin(resource) > 0)
         }
     }
+}
+
+/// Returns how many of a resource are in use of a node's device plugin where pods hold `used` of the node, and how many the plugin
+/// has, for a pod that gets what it requests from there although the node has cards of that resource as devices too. None where it
+/// gets devices, or where the node has none.
+pub(crate) fn of_plugin(
+    cluster: &Cluster,
+    task: &Task,
+    alternative: Option<&Alternative>,
+    node: &Node,
+    used: &Totals,
+    dimension: Dimension,
+) -> Option<(i128, i128)> {
+    let offer = node.offer().filter(|offer| offer.has_devices())?;
+    // What a pod requests beside claims for cards is compared with its alternative (`are_supplied`).
+    if alternative.is_some_and(|own| own.set().is_some()) || requested(task).get(dimension) == 0 {
+        return None;
+    }
+    let of_it = |card: &&NodeCard| Dimension::Resource(card.resource) == dimension && card.supply != Supply::Plugin;
+    let mut devices = offer.cards.iter().filter(of_it).peekable();
+    let by_plugin = offer.by_plugin(dimension);
+    let resource = &devices.peek()?.found.resource;
+    if by_plugin == 0 && cluster.claimed.provides_cards(resource) {
+        return None;
+    }
+    // Cards that the node has in both ways are most likely the same, whichever way they are in use.
+    let claimed = devices.filter(|card| card.supply == Supply::Devices);
+    let claimed: i128 = claimed.map(|card| used.get(Dimension::Card(card.card))).sum();
+    Some((used.get(dimension) - claimed, by_plugin.into()))
+}
+
+/// Returns what a task requests as resources, without what it claims.
+fn requested(task: &Task) -> &Amounts {
+    task.claimed.as_ref().map_or(&task.request, |claimed| &claimed.others)
 }

@@ -145,6 +145,17 @@ impl Offer {
         }
     }
 
+    /// Whether the node has any cards as devices, beside what device plugins hand out.
+    pub(crate) fn has_devices(&self) -> bool {
+        self.without_devices.is_some()
+    }
+
+    /// Whether the node has any cards as devices of which a device plugin hands out the resource there, too.
+    pub(crate) fn has_both_ways(&self) -> bool {
+        let mut cards = self.cards.iter().filter(|card| card.supply != Supply::Plugin);
+        self.has_devices() && cards.any(|card| self.by_plugin(Dimension::Resource(card.resource)) > 0)
+    }
+
     /// Returns how much of a dimension there is by device plugins, without devices.
     pub(super) fn by_plugin(&self, dimension: Dimension) -> i64 {
         let plain = self.without_devices.as_ref().map(|plain| &plain.0);

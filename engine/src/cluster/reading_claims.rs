@@ -230,8 +230,11 @@ impl Cluster {
         if let Some(demand) = demand {
             let named = reading.task.cards().collect();
             let claimed = reading.task.claimed.get_or_insert_with(|| {
+                // What the pod requests stands for cards by itself, and no claim is for any.
                 Arc::new(Claimed {
                     named,
+                    others: Arc::clone(&reading.task.request),
+                    uncharged: Arc::clone(&reading.task.request),
                     ..Claimed::default()
                 })
             });

@@ -68,7 +68,7 @@ pub(crate) fn could_take(
     steps: &Steps,
 ) -> bool {
     let node = cluster.node(node);
-    has_room(shape, alternative, node, &Totals::default())
+    has_room(cluster, shape, alternative, node, &Totals::default())
         && matches!(
             ask(cluster, shape, alternative, node),
             Answer::Takes | Answer::LacksRoom | Answer::Unusable
@@ -176,7 +176,8 @@ pub(crate) fn census(
     let has_all = |(_, node): &(NodeId, &Node)| {
         alternative.is_none_or(|own| {
             let requests = own.set().is_some_and(|set| set.requested().is_some());
-            own.all(|card| node.card(card).is_some()) && (!requests || are_supplied(cluster, &shape.task, own, node))
+            own.all(|card| node.card(card).is_some())
+                && (!requests || are_supplied(cluster, &shape.task, alternative, node))
         })
     };
     let mut census = Census::default();

@@ -8,14 +8,15 @@ use crate::amounts::{Dimension, Totals};
 use crate::cluster::Cluster;
 use crate::cluster::choice;
 use crate::cluster::constraints::Mismatch;
-use crate::cluster::device_cards::are_supplied;
+use crate::cluster::device_cards::{are_supplied, of_plugin};
 use crate::cluster::device_room::{devices_there, has_devices_elsewhere, is_judged_by_devices};
-use crate::cluster::node::{Node, Supply};
+use crate::cluster::node::{Node, Offer, Supply};
 use crate::cluster::waiting::{Refused, Shape};
 use crate::ids::NodeId;
 use crate::names::CardId;
 use crate::reason::{Cure, Reason};
 use crate::steps::Steps;
+use crate::task::Task;
 
 /// A search for a node that goes on where the last search for the same shape ended: a node that had no room then has none now,
 /// unless the node has changed since.
@@ -280,8 +281,9 @@ pub(super) fn ask(cluster: &Cluster, shape: &Shape, alternative: Option<&Alterna
     if !alternative.is_none_or(|alternative| alternative.all(meant)) {
         return Answer::Unrelated;
     }
-    if let Some(alternative) = alternative.filter(|own| !are_supplied(cluster, &shape.task, own, node)) {
-        let is_by_both_ways = alternative.set().is_some_and(|set| set.requested().is_some());
+    if !are_supplied(cluster, &shape.task, alternative, node) {
+        let set = alternative.and_then(Alternative::set);
+        let is_by_both_ways = set.is_some_and(|set| set.requested().is_some());
         return if is_by_both_ways {
             Answer::Unrelated
         } else {
@@ -299,44 +301,71 @@ pub(super) fn ask(cluster: &Cluster, shape: &Shape, alternative: Option<&Alterna
             Answer::LeavesChoice
         }
         Ok(()) if cluster.selectors_fail(&shape.task, node) => Answer::FailsSelector,
-        Ok(()) if has_room(shape, alternative, node, &node.used) => Answer::Takes,
+        Ok(()) if has_room(cluster, shape, alternative, node, &node.used) => Answer::Takes,
         Ok(()) => Answer::LacksRoom,
     }
 }
 
 /// Whether what a pod requests fits beside `used`. For what the pod claims as devices, the devices themselves are asked
 /// elsewhere.
-pub(super) fn has_room(shape: &Shape, alternative: Option<&Alternative>, node: &Node, used: &Totals) -> bool {
+pub(super) fn has_room(
+    cluster: &Cluster,
+    shape: &Shape,
+    alternative: Option<&Alternative>,
+    node: &Node,
+    used: &Totals,
+) -> bool {
     let Some(offer) = node.offer() else { return false };
     let request = shape.task.request_with(alternative);
-    if is_plain(shape) {
+    if is_plain(shape, offer) {
         return offer.has_room_for(request, used);
     }
     request.iter().all(|(dimension, asked)| {
-        let left = left_for(shape, node, used, dimension);
+        let left = left_for(cluster, shape, alternative, node, used, dimension);
         left.is_none_or(|left| i128::from(asked) <= left)
     })
 }
 
-/// Whether what a node has for a pod is just what it says, since the pod has nothing to do with devices.
-pub(super) fn is_plain(shape: &Shape) -> bool {
-    shape.task.claimed.is_none()
+/// Whether what a node has for a pod is just what it says, since neither has to do with devices.
+pub(super) fn is_plain(shape: &Shape, offer: &Offer) -> bool {
+    shape.task.claimed.is_none() && !offer.has_devices()
 }
 
 /// Returns how much of something a node has left for a pod where pods hold `used`. None where its devices decide that, which are
 /// asked elsewhere.
-pub(super) fn left_for(shape: &Shape, node: &Node, used: &Totals, dimension: Dimension) -> Option<i128> {
-    if is_judged_by_devices(&shape.task, node, dimension) {
+pub(super) fn left_for(
+    cluster: &Cluster,
+    shape: &Shape,
+    alternative: Option<&Alternative>,
+    node: &Node,
+    used: &Totals,
+    dimension: Dimension,
+) -> Option<i128> {
+    let of_plugin = of_plugin(cluster, &shape.task, alternative, node, used, dimension);
+    if of_plugin.is_none() && is_judged_by_devices(&shape.task, node, dimension) {
         return None;
     }
-    let (used, there) = compared(shape, node, used, dimension);
+    let (used, there) = of_plugin.unwrap_or_else(|| in_number(&shape.task, node, used, dimension));
     Some(there - used)
 }
 
 /// Returns how much of something is in use where pods hold `used` of a node, and how much there is, as both are compared for a pod.
-/// For a pod with claims, devices that are kept from new pods count as there, since pods may hold them.
-fn compared(shape: &Shape, node: &Node, used: &Totals, dimension: Dimension) -> (i128, i128) {
-    let task = &shape.task;
+/// Where the node's devices decide, these are their numbers.
+pub(crate) fn compared(
+    cluster: &Cluster,
+    shape: &Shape,
+    alternative: Option<&Alternative>,
+    node: &Node,
+    used: &Totals,
+    dimension: Dimension,
+) -> (i128, i128) {
+    let of_plugin = of_plugin(cluster, &shape.task, alternative, node, used, dimension);
+    of_plugin.unwrap_or_else(|| in_number(&shape.task, node, used, dimension))
+}
+
+/// Returns the same where no device plugin gives the pod what the node has as devices too. For a pod with claims, devices that are
+/// kept from new pods count as there, since pods may hold them.
+fn in_number(task: &Task, node: &Node, used: &Totals, dimension: Dimension) -> (i128, i128) {
     let devices = task.claimed.as_ref().map(|_| devices_there(task, node, dimension));
     let amount = node.offer().map_or(0, |offer| offer.amount(dimension));
     (used.get(dimension), amount.max(devices.unwrap_or(0)).into())
@@ -410,7 +439,7 @@ pub(crate) fn lacking(
     }
     let request = shape.task.request_with(alternative);
     let missing = request.iter().map(|(dimension, asked)| {
-        let (used, all) = compared(shape, node, &node.used, dimension);
+        let (used, all) = compared(cluster, shape, alternative, node, &node.used, dimension);
         (dimension, used + i128::from(asked) - all, all)
     });
     let missing: Vec<_> = missing.filter(|(_, missing, _)| *missing > 0).collect();

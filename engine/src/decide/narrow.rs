@@ -36,7 +36,7 @@ pub(super) fn labels_of<'a>(
     let is_meant = |card: &&NodeCard| Some(card.resource) == cluster.resource_of(card.card);
     let mut on_nodes = nodes.filter_map(|node| {
         let node = cluster.node(*node);
-        if !are_supplied(cluster, &shape.task, alternative, node) {
+        if !are_supplied(cluster, &shape.task, Some(alternative), node) {
             return None;
         }
         let meant = |card| node.card(card).filter(is_meant);

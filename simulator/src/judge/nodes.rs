@@ -20,8 +20,10 @@ pub struct Node {
     pub labels: Texts,
     /// Its annotations.
     pub annotations: Texts,
-    /// What is allocatable.
+    /// What is allocatable, with its cards by devices.
     pub allocatable: Resources,
+    /// What is allocatable without these: what device plugins hand out, and all else.
+    pub by_plugin: Resources,
     /// Whether it is ready and takes pods.
     pub is_usable: bool,
     /// Its taints that keep pods off: key, value, effect.
@@ -67,6 +69,7 @@ impl Node {
                 .collect(),
             labels,
             annotations,
+            by_plugin: allocatable.clone(),
             allocatable,
         }
     }

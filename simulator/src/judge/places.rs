@@ -60,7 +60,7 @@ pub fn fits(view: &View, node: &Node, pod: &Pod, card: Option<&str>) -> bool {
     };
     let has_room = pod.request.iter().all(|(resource, asked)| {
         let used: i128 = view.pods.iter().filter(on_it).map(|other| other.asks(resource)).sum();
-        *asked == 0 || used + asked <= node.has(resource)
+        *asked == 0 || used + asked <= view.has_for(pod, node, resource)
     });
     node.is_usable && is_wanted(node, pod) && has_card && has_room && has_shares(view, node, pod)
 }

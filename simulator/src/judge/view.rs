@@ -243,13 +243,23 @@ impl View {
 
     /// Whether a node hands out a card in the way that a pod asks for it.
     pub fn supplies(&self, pod: &Pod, card: &Card) -> bool {
-        let claims = &pod.claimed.cards;
-        let by_claims = !claims.is_empty() && pod.provided_claim.is_none();
+        let by_claims = is_by_claims(pod);
         match card.supply {
             Supply::Both => true,
             Supply::Plugin => !by_claims,
-            Supply::Devices if by_claims => claims.contains(&card.name),
+            Supply::Devices if by_claims => pod.claimed.cards.contains(&card.name),
             Supply::Devices => self.provided.contains(&card.resource),
+        }
+    }
+
+    /// Returns how much of a resource a node has for a pod. Where the pod requests it, devices count only if a class provides the
+    /// resource and no device plugin hands it out there.
+    pub fn has_for(&self, pod: &Pod, node: &Node, resource: &str) -> i128 {
+        let by_plugin = node.by_plugin.get(resource).copied().unwrap_or(0);
+        if is_by_claims(pod) || by_plugin == 0 && self.provided.contains(resource) {
+            node.has(resource)
+        } else {
+            by_plugin
         }
     }
 
@@ -349,4 +359,9 @@ impl View {
             was_let_in && !pod.never_runs() && pod.place().is_none() && !pod.claimed.allocated
         })
     }
+}
+
+/// Whether a pod claims cards, and does not only request them as a resource.
+fn is_by_claims(pod: &Pod) -> bool {
+    !pod.claimed.cards.is_empty() && pod.provided_claim.is_none()
 }

@@ -14,6 +14,7 @@ mod room;
 mod set_aside;
 mod several_nodes;
 mod sharers;
+mod uncharged;
 mod unclear;
 mod unqueued;
 

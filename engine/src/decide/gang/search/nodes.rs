@@ -7,6 +7,7 @@ use super::Kind;
 use crate::alternative::Alternative;
 use crate::amounts::{Amounts, Dimension};
 use crate::cluster::Cluster;
+use crate::cluster::node::Offer;
 use crate::cluster::waiting::Shape;
 use crate::decide::effort::Effort;
 use crate::decide::line::alternatives_of;
@@ -23,7 +24,8 @@ pub(super) struct Look {
     suits: usize,
     /// What is in use of its mGPU cards, and the node itself: what else matters there is not compared.
     gpus: Option<(Vec<CardUse>, NodeId)>,
-    /// The pods that wait there for devices, and the node itself, where the gang claims any devices.
+    /// The pods that wait there for devices, and the node itself, where the gang claims any devices, or the node has cards both by a
+    /// device plugin and as devices.
     claiming: Option<(Vec<PodId>, NodeId)>,
     /// What the quotas of a GPU node leave for pods without GPU, where the gang has any such pods: where these can go depends on
     /// what the gang's other pods take.
@@ -111,11 +113,12 @@ impl Nodes {
             let has = node.offer().map_or(0, |offer| offer.amount(*dimension));
             i128::from(has) - node.used.get(*dimension)
         });
+        let is_by_itself = self.claims || node.offer().is_some_and(Offer::has_both_ways);
         let look = Look {
             free: free.collect(),
             suits: self.suits_of.get(&id).copied().unwrap_or(usize::MAX),
             gpus: self.mgpu.then(|| (node.gpus.clone(), id)),
-            claiming: self.claims.then(|| (cluster.expecting_devices(node).collect(), id)),
+            claiming: is_by_itself.then(|| (cluster.expecting_devices(node).collect(), id)),
             quotas: cluster.gpu_nodes().lines(id).filter(|_| self.governed).map(|lines| {
                 let left = lines
                     .iter()
@@ -191,7 +194,8 @@ impl Nodes {
         let Some((_, node)) = self.members[id].first() else {
             return 0;
         };
-        let (node, is_plain) = (cluster.node(*node), fit::is_plain(shape));
+        let node = cluster.node(*node);
+        let is_plain = node.offer().is_some_and(|offer| fit::is_plain(shape, offer));
         let request = shape.task.request_with(alternative);
         let free = self.dimensions.iter().zip(&look.free);
         let copies = free.filter_map(|(dimension, free)| {
@@ -202,7 +206,7 @@ impl Nodes {
             let free = if is_plain {
                 *free
             } else {
-                fit::left_for(shape, node, &node.used, *dimension)?
+                fit::left_for(cluster, shape, alternative, node, &node.used, *dimension)?
             };
             Some(usize::try_from(free.max(0) / i128::from(asked)).unwrap_or(usize::MAX))
         });
