@@ -346,7 +346,7 @@ pub(crate) fn may_fail(task: &Task) -> bool {
 }
 
 /// Returns the resources, of those that classes provide, by which a task requests devices that it has not been given yet.
-pub(super) fn provided_to(task: &Task) -> impl Iterator<Item = ResourceId> + '_ {
+pub(crate) fn provided_to(task: &Task) -> impl Iterator<Item = ResourceId> + '_ {
     let claims = demand(task).into_iter().flat_map(|demand| &demand.claims);
     claims.filter_map(|claim| claim.provided)
 }

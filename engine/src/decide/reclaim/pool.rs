@@ -15,6 +15,7 @@ use super::victims::{Victims, gang_of, pods_for};
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
+use crate::cluster::device_room::provided_to;
 use crate::cluster::waiting::Shape;
 use crate::decide::effort::Effort;
 use crate::decide::mgpu::WithoutSome;
@@ -283,6 +284,9 @@ impl Pool {
         let claims = shape.task.claimed.is_some();
         let cards = alternative.into_iter().flat_map(Alternative::cards);
         let claimed = cards.map(Dimension::Card).filter(|_| claims);
+        // A pod that is charged for no card gets any of those that classes provide as what it requests.
+        let provided = provided_to(&shape.task).filter(|_| alternative.is_none());
+        let provided = provided.map(Dimension::Resource);
         let mut question = Question {
             cluster,
             shape,
@@ -291,7 +295,7 @@ impl Pool {
             elsewhere,
             quotas: cross_quota::asked(cluster, shape),
             cards: WithoutSome::of(cluster, shape, effort),
-            of_cards: claimed.chain(shares).collect(),
+            of_cards: claimed.chain(provided).chain(shares).collect(),
             effort,
         };
         let plan = self.cheapest_for(&question, fewest);

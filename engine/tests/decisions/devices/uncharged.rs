@@ -1,6 +1,6 @@
 //! Pods that request cards and are charged for none: they get them from device plugins, as others do that name a card.
 
-use super::reclaim::{RECLAIM, claimed, victims};
+use super::reclaim::{RECLAIM, claimed, go, victims};
 use super::*;
 use crate::world::capacity;
 
@@ -123,4 +123,17 @@ fn borrowed_from_who_requests(extended: Option<&str>) -> World {
 fn nobody_is_evicted_for_who_could_not_have_it() {
     let mut world = borrowed_from_who_requests(None);
     assert_eq!(victims(&mut world), [""; 0]);
+}
+
+/// The scheduler gives it any of the devices, so any of them may be what is missing.
+#[test]
+fn what_a_class_provides_is_taken_back_for_who_requests_it() {
+    let mut world = borrowed_from_who_requests(Some(GPU));
+    assert_eq!(victims(&mut world), ["a-3"]);
+    go(&mut world, "a-3");
+    assert_eq!(world.admit_names(), ["b-0"]);
+    // Its queue gets no more than it deserves.
+    world.pods(["b-1", "b-2"].map(|name| pod(name).queue("b").requests(GPU, "1")));
+    world.wait(60);
+    assert_eq!(victims(&mut world), ["a-2"]);
 }
