@@ -320,17 +320,17 @@ fn on_nearest(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative
         return Vec::new();
     };
     let node = cluster.node(id);
-    let of = |(dimension, _)| Short {
-        of: vec![dimension],
-        asked: shape.task.request_with(alternative).get(dimension).into(),
-        ways: 0,
-        used: Used::ByPods {
-            used: node.used.get(dimension),
-            reserved: 0,
-        },
-        limit: node.offer().map(|offer| offer.amount(dimension).into()),
-        place: Place::Node(id),
-        kept: Kept::ForNobody,
+    let of = |(dimension, _)| {
+        let (used, limit) = fit::compared(cluster, shape, alternative, node, &node.used, dimension);
+        Short {
+            of: vec![dimension],
+            asked: shape.task.request_with(alternative).get(dimension).into(),
+            ways: 0,
+            used: Used::ByPods { used, reserved: 0 },
+            limit: Some(limit),
+            place: Place::Node(id),
+            kept: Kept::ForNobody,
+        }
     };
     missing.into_iter().map(of).collect()
 }

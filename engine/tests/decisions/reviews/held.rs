@@ -64,3 +64,35 @@ fn who_claims_devices_is_told_among_those_who_hold_a_node() {
     let estimate = about(&mut world, "p").estimate.unwrap();
     assert_eq!(world.now + SignedDuration::from_secs(estimate.seconds), at(110));
 }
+
+/// They are in no total of the cluster, and were in no number here, though the pod may have them.
+#[test]
+fn who_tolerates_the_taint_of_devices_is_told_how_many_there_are() {
+    let mut world = World::with(configuration("", ""));
+    world.node(&node("n1"));
+    let mut devices = gpus("A", 2);
+    for device in devices.as_array_mut().unwrap() {
+        device["taints"] = json!([{"key": "mine", "effect": "NoSchedule"}]);
+    }
+    world.slice("n1", NVIDIA, &devices);
+    world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
+    world.queue(&queue("team-a").quota(r#"{"A": 8}"#));
+    let mut tolerating = request(NVIDIA, 1, Some("A"));
+    tolerating["tolerations"] = json!([{"operator": "Exists"}]);
+    for name in ["p1", "p2", "p3"] {
+        world.claim(name, &json!([{"name": "r", "exactly": tolerating}]), &json!({}));
+        world.pod(&claiming(pod(name), name));
+    }
+    assert_eq!(world.admit_names(), ["p1", "p2"]);
+    let status = about(&mut world, "p3");
+    let shortages = status.blocks.iter().flat_map(|block| &block.shortages);
+    let on_node = shortages.filter(|short| short.place.kind == "Node");
+    let numbers: Vec<_> = on_node
+        .map(|short| (&*short.asked, &*short.used, short.limit.as_deref()))
+        .collect();
+    assert!(!numbers.is_empty(), "{status:?}");
+    assert!(
+        numbers.iter().all(|numbers| *numbers == ("1", "2", Some("2"))),
+        "{numbers:?}"
+    );
+}
