@@ -118,6 +118,13 @@ pub struct Card {
 }
 
 impl Card {
+    /// Whether its nodes have it by several sets of labels, of which a pod can be narrowed to one.
+    pub(crate) fn has_several_labels(&self) -> bool {
+        let meant = self.meaning.as_ref().map(|meaning| meaning.resource);
+        let there = self.labelled.keys();
+        there.filter(|(resource, _)| Some(*resource) == meant).nth(1).is_some()
+    }
+
     /// Whether a pod with these constraints may select, by labels, any of the nodes that have the card. For a card that no
     /// node has now, the labels count that its nodes had last.
     pub(crate) fn may_be_selected(&self, constraints: &NodeConstraints) -> bool {

@@ -38,6 +38,7 @@ mod moved_groups;
 mod namespaces;
 mod naming;
 mod naming_claims;
+mod narrowed;
 pub mod node;
 mod node_changes;
 mod node_order;
@@ -120,6 +121,7 @@ pub struct Cluster {
     gpu_nodes: GpuNodes,
     claimed: ClaimedDevices,
     kept_away: choice::KnownKeptAway,
+    narrowed: narrowed::Narrowed,
     queues: Watched<QueueId, Queue>,
     rest: Rest,
     /// The queues in which pods have not been told why they wait.
@@ -186,6 +188,7 @@ impl Cluster {
             gpu_nodes: GpuNodes::default(),
             claimed: ClaimedDevices::default(),
             kept_away: choice::KnownKeptAway::default(),
+            narrowed: narrowed::Narrowed::default(),
             queues: Watched::default(),
             rest: Rest::default(),
             untold: BTreeSet::new(),

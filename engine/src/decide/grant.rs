@@ -138,19 +138,13 @@ pub(super) fn admission(cluster: &Cluster, id: PodId, grant: &Grant, effort: &Ef
     let gpus = grant.gpus.as_ref().filter(|_| mgpu::pins(cluster));
     let mgpu_results = shape.task.mgpu.as_deref().zip(gpus);
     let mgpu_results = mgpu_results.map(|(request, gpus)| mgpu::annotations(request, gpus));
-    let missing = |(key, _): &&(String, String)| shape.constraints.node_selector.get(key).is_none();
     Some(Admission {
         pod: pod.to_ref(),
         queue: Arc::clone(&cluster.queue(shape.queue).name),
         arrived: pod.arrived(),
         card: alternative.map(|own| own.written(cluster.names()).into()),
         is_marked: alternative.is_none() && pod.has_group_made_for_it,
-        narrow: labels
-            .iter()
-            .flat_map(|labels| labels.iter())
-            .filter(missing)
-            .cloned()
-            .collect(),
+        narrow: labels.map_or_else(Vec::new, |labels| narrow::further(shape, &labels)),
         has_node_selector: !shape.constraints.node_selector.is_empty(),
         pin,
         avoid: (!kept_away.labels.is_empty() && !is_kept_from_its_node).then(|| Avoid {

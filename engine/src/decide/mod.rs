@@ -20,6 +20,7 @@ pub mod node_order;
 pub(crate) mod obstacles;
 mod reclaim;
 mod returns;
+mod spread;
 pub(crate) mod verdict;
 
 use std::rc::Rc;
@@ -137,6 +138,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
         postponed,
         spending: Spending::before_turns(),
         refusals: gang::Refusals::default(),
+        spread: spread::Spread::default(),
         trail,
     };
     judging.complete_gangs(cluster);
@@ -171,6 +173,8 @@ struct Judging<'t> {
     aside: reclaim::Aside,
     /// What gangs were refused for in this round.
     refusals: gang::Refusals,
+    /// Which labels those get that are let in without a node.
+    spread: spread::Spread,
     /// Whether somebody was put off to the next round.
     postponed: bool,
     /// Told what is being judged.
@@ -193,10 +197,12 @@ impl Judging<'_> {
     /// aside, these gangs are judged in each round, and others would never have a turn.
     fn complete_gangs(&mut self, cluster: &mut Cluster) {
         let (spending, aside) = (&mut self.spending, &mut self.aside);
-        let (admissions, steps) = gang::complete(cluster, &mut self.refusals, spending, aside, self.trail);
+        let (mut admissions, steps) = gang::complete(cluster, &mut self.refusals, spending, aside, self.trail);
         spending.begin_turns();
+        let effort = Effort::of_gang();
+        self.spread.narrow(cluster, &mut admissions, &effort);
         self.round.actions.extend(admissions.into_iter().map(Action::Admit));
-        self.round.steps += steps;
+        self.round.steps += steps + effort.spent();
     }
 
     /// Gives queues their turns, until nobody is left or the round has `limit` actions.
@@ -268,11 +274,12 @@ impl Judging<'_> {
         };
         trail_pod(cluster, first, queue, self.trail);
         self.aside.open_for(cluster, &shape, gang);
-        let (admissions, effort) = match gang {
+        let (mut admissions, effort) = match gang {
             Some(gang) => gang::admit_together(cluster, gang, &mut self.refusals),
             None => admit(cluster, &shape),
         };
         self.aside.close(cluster, &effort);
+        self.spread.narrow(cluster, &mut admissions, &effort);
         self.spending.add(&shape.namespace, payers, &effort);
         self.round.steps += effort.spent();
         let is_of_queue = |admission: &Admission| admission.queue == cluster.queue(queue).name;

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use super::effort::Effort;
+use super::fit;
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::device_cards::are_supplied;
-use crate::cluster::node::NodeCard;
+use crate::cluster::node::{Node, NodeCard};
 use crate::cluster::waiting::Shape;
 use crate::ids::NodeId;
 use crate::names::CardId;
@@ -31,17 +32,9 @@ pub(super) fn labels_of<'a>(
     alternative: &Alternative,
     effort: &Effort,
 ) -> Option<Cow<'a, Labels>> {
-    let nodes = super::fit::nodes_for(cluster, Some(alternative)).iter();
+    let nodes = fit::nodes_for(cluster, Some(alternative)).iter();
     let nodes = nodes.inspect(|_| effort.look_at_node(shape));
-    let is_meant = |card: &&NodeCard| Some(card.resource) == cluster.resource_of(card.card);
-    let mut on_nodes = nodes.filter_map(|node| {
-        let node = cluster.node(*node);
-        if !are_supplied(cluster, &shape.task, Some(alternative), node) {
-            return None;
-        }
-        let meant = |card| node.card(card).filter(is_meant);
-        labels(alternative, |card| meant(card).map(|card| &*card.found.labels))
-    });
+    let mut on_nodes = nodes.filter_map(|node| labels_supplied(cluster, shape, alternative, cluster.node(*node)));
     let remembered = || {
         let is_gone = |card| cluster.card(card).is_some_and(|card| card.nodes.is_empty());
         let meaning = |card| cluster.card(card)?.meaning.as_ref();
@@ -50,6 +43,27 @@ pub(super) fn labels_of<'a>(
     };
     let may_select = |labels: &Cow<'a, Labels>| shape.constraints.may_select(labels);
     on_nodes.find(may_select).or_else(|| remembered().filter(may_select))
+}
+
+/// Returns the labels of an alternative's cards on a node that has them as the pod asks for them.
+pub(super) fn labels_supplied<'a>(
+    cluster: &Cluster,
+    shape: &Shape,
+    alternative: &Alternative,
+    node: &'a Node,
+) -> Option<Cow<'a, Labels>> {
+    if !are_supplied(cluster, &shape.task, Some(alternative), node) {
+        return None;
+    }
+    let is_meant = |card: &&NodeCard| Some(card.resource) == cluster.resource_of(card.card);
+    let meant = |card| node.card(card).filter(is_meant);
+    labels(alternative, |card| meant(card).map(|card| &*card.found.labels))
+}
+
+/// Returns those of the labels that the pod does not select by itself.
+pub(super) fn further(shape: &Shape, labels: &Labels) -> Vec<(String, String)> {
+    let missing = |(key, _): &&(String, String)| shape.constraints.node_selector.get(key).is_none();
+    labels.iter().filter(missing).cloned().collect()
 }
 
 /// Returns the labels of all cards of an alternative, where `of` knows each card.

@@ -30,6 +30,7 @@ mod resting;
 mod reviews;
 mod secrets;
 mod several_cards;
+mod spread;
 mod together;
 mod turns;
 mod unaccounted;

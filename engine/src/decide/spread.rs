@@ -1,0 +1,107 @@
+//! Which of several sets of labels pods are narrowed to that are let in without a node (`admitOn: quota`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::effort::Effort;
+use super::grant::Admission;
+use super::{fit, narrow};
+use crate::alternative::Alternative;
+use crate::amounts::Totals;
+use crate::cluster::Cluster;
+use crate::cluster::node::Node;
+use crate::cluster::waiting::Shape;
+use crate::ids::{NodeId, PodId};
+
+/// Which labels pods get in one round that are let in without a node, for cards that nodes have by different labels: by a device
+/// plugin and as devices, or with memory that only rounded is the same. No pod can be narrowed to several sets of labels, so each is
+/// narrowed to those of a node that has room for it beside the pods before it.
+#[derive(Debug, Default)]
+pub(super) struct Spread {
+    /// What those pods request that were narrowed to a node's labels and are not placed yet; found out when it is first needed.
+    requested: Option<HashMap<NodeId, Totals>>,
+}
+
+impl Spread {
+    /// Chooses the labels of the pods that were let in.
+    pub(super) fn narrow(&mut self, cluster: &mut Cluster, admissions: &mut [Admission], effort: &Effort) {
+        for admission in admissions {
+            let id = cluster.pod_with_uid(&admission.pod.uid);
+            if let Some(labels) = id.and_then(|id| self.narrow_one(cluster, id, effort)) {
+                admission.narrow = labels;
+            }
+        }
+    }
+
+    /// Returns the labels that a pod gets. None where there is nothing to choose, or no node to take them from.
+    fn narrow_one(&mut self, cluster: &mut Cluster, id: PodId, effort: &Effort) -> Option<Vec<(String, String)>> {
+        let pod = cluster.pod(id).filter(|pod| pod.room.is_none())?;
+        let alternative = pod.assigned.clone()?;
+        let is_sure = |card| cluster.card(card).is_none_or(|card| !card.has_several_labels());
+        if alternative.all(is_sure) {
+            return None;
+        }
+        let shape = Arc::clone(&pod.waits.as_ref()?.shape);
+        let requested = self.requested.get_or_insert_with(|| cluster.requested_by_narrowed());
+        let (node, has_room) = best(cluster, &shape, &alternative, requested, effort)?;
+        if has_room {
+            cluster.note_narrowed(id, node);
+            let sums = requested.entry(node).or_default();
+            for (dimension, amount) in shape.task.request_with(Some(&alternative)).iter() {
+                sums.add(dimension, amount.into());
+            }
+        }
+        let labels = narrow::labels_on(cluster, node, &alternative)?;
+        Some(narrow::further(&shape, &labels))
+    }
+}
+
+/// Returns the node whose labels a pod is narrowed to, and whether that has room for it beside what others requested: nodes with room
+/// first, then nodes where the pod may run, and of these those where it leaves devices to pods that claim them.
+fn best(
+    cluster: &Cluster,
+    shape: &Shape,
+    alternative: &Alternative,
+    requested: &HashMap<NodeId, Totals>,
+    effort: &Effort,
+) -> Option<(NodeId, bool)> {
+    let mut best: Option<((bool, bool, bool), NodeId)> = None;
+    for id in fit::nodes_for(cluster, Some(alternative)) {
+        if effort.is_spent() {
+            break;
+        }
+        effort.look_at_node(shape);
+        let node = cluster.node(*id);
+        let labels = narrow::labels_supplied(cluster, shape, alternative, node);
+        if !labels.is_some_and(|labels| shape.constraints.may_select(&labels)) {
+            continue;
+        }
+        let may_run = fit::may_run_on(cluster, shape, Some(alternative), *id);
+        let has_room = may_run && has_room_beside(cluster, shape, alternative, node, requested.get(id));
+        let rank = (!has_room, !may_run, fit::takes_devices(cluster, Some(alternative), *id));
+        if best.is_none_or(|(least, _)| rank < least) {
+            best = Some((rank, *id));
+        }
+        if rank == (false, false, false) {
+            break;
+        }
+    }
+    best.map(|((lacks_room, ..), id)| (id, !lacks_room))
+}
+
+/// Whether a node has room for a pod beside what its pods hold and others requested, in numbers: which devices are free matters to
+/// pods that claim them, whose cards have one label each.
+fn has_room_beside(
+    cluster: &Cluster,
+    shape: &Shape,
+    alternative: &Alternative,
+    node: &Node,
+    requested: Option<&Totals>,
+) -> bool {
+    let mut request = shape.task.request_with(Some(alternative)).iter();
+    request.all(|(dimension, asked)| {
+        let (used, there) = fit::compared(cluster, shape, Some(alternative), node, &node.used, dimension);
+        let requested = requested.map_or(0, |requested| requested.get(dimension));
+        used + requested + i128::from(asked) <= there
+    })
+}
