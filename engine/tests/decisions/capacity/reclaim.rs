@@ -307,6 +307,20 @@ fn what_is_on_its_way_out_already_is_waited_for() {
 }
 
 #[test]
+fn the_minute_in_which_an_eviction_is_to_show_begins_when_it_is_answered() {
+    let mut world = borrowed("");
+    world.pod(&worker("b", 0));
+    let evicted = victims(&mut world);
+    assert_eq!(evicted.len(), 1);
+    world.wait(50);
+    world.eviction_ended(&evicted[0], EvictionOutcome::Evicted, world.now);
+    world.wait(50);
+    assert_eq!(victims(&mut world), [""; 0]);
+    world.wait(10);
+    assert_eq!(victims(&mut world), evicted);
+}
+
+#[test]
 fn no_ping_pong_what_was_evicted_is_not_let_in_again_into_the_same_shortage() {
     let mut world = borrowed("");
     // The queue that borrows would be first by its priority.
