@@ -162,8 +162,8 @@ impl Cluster {
         self.items(path, &ListParams::default(), read).await
     }
 
-    /// Lists objects page by page, and returns what `read` makes of the text of each. What it leaves is not kept: pods may have megabytes
-    /// of annotations that no question is about.
+    /// Lists objects page by page, and returns what `read` makes of the text of each. Objects of which it makes nothing are left
+    /// out. The texts are dropped page by page: pods may have megabytes of annotations that no question is about.
     async fn items<T>(
         &self,
         path: String,

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::arguments::Output;
 use crate::terminal::{safe, safe_json, safe_line};
 
-/// How many characters of a text a table shows. All rows of a column are as wide as its longest text, which may be anybody's.
+/// How many characters of a text a table shows. Rust's formatter panics for a column wider than 65,535 characters, and any tenant can
+/// write a longer text. Besides, one long text makes every row of its column as wide.
 const LONGEST_CELL: usize = 1024;
 
 /// The gap between two columns.

@@ -155,8 +155,8 @@ pub fn device_label(card: &str) -> String {
     format!("{DEVICE_LABEL_PREFIX}{}", label_name(card))
 }
 
-/// Whether a node has the cards of an alternative in the way in which a pod asks for each of them; without an alternative, whether it
-/// has in that way what the pod requests as resources, as far as it has that at all.
+/// Whether a node hands out cards in the way in which a pod asks for them: by a device plugin or as devices. With an alternative, the
+/// node must have each of its cards in that way. Without one, so must each card of the node whose resource the pod requests.
 pub(crate) fn are_supplied(cluster: &Cluster, task: &Task, alternative: Option<&Alternative>, node: &Node) -> bool {
     let Some(offer) = node.offer() else { return false };
     let by_plugin = |resource: ResourceId| offer.by_plugin(Dimension::Resource(resource));
@@ -164,7 +164,7 @@ pub(crate) fn are_supplied(cluster: &Cluster, task: &Task, alternative: Option<&
     match alternative {
         None => offer.cards.iter().all(|card| {
             let is_requested = requested(task).get(Dimension::Resource(card.resource)) > 0;
-            // A plugin whose cards are all broken hands out none, and may hand out some again.
+            // The supply counts even where the plugin hands out nothing now: all its cards may be broken, and come back.
             !is_requested
                 || card.supply != Supply::Devices
                 || by_plugin(card.resource) > 0
@@ -189,9 +189,9 @@ pub(crate) fn are_supplied(cluster: &Cluster, task: &Task, alternative: Option<&
     }
 }
 
-/// Returns how many of a resource are in use of a node's device plugin where pods hold `used` of the node, and how many the plugin
-/// has, for a pod that gets what it requests from there although the node has cards of that resource as devices too. None where it
-/// gets devices, or where the node has none.
+/// Returns how many of a resource pods have from a node's device plugin, of the `used` that pods hold of the node, and how many the
+/// plugin has. That is for a node that has cards of this resource as devices too, and for a pod that requests the resource and gets it
+/// from the plugin. None where the pod gets devices or does not request the resource, and where the node has no such devices.
 pub(crate) fn of_plugin(
     cluster: &Cluster,
     task: &Task,

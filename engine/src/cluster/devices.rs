@@ -326,8 +326,9 @@ impl Cluster {
         }
     }
 
-    /// Whether no pod has to be read anew, and the pods of no workload are to be divided anew.
-    pub(crate) fn is_all_read(&self) -> bool {
+    /// Whether [`Self::read_again`] has left nothing to do before something is decided: no pod is to be read anew, and the pods of
+    /// every workload are divided by its minimum.
+    pub(crate) fn is_ready_to_decide(&self) -> bool {
         self.claimed.unread.is_empty() && self.are_all_balanced()
     }
 }

@@ -24,8 +24,9 @@ impl Cluster {
         evicted || self.quota_end(pod).is_some_and(|end| end > now)
     }
 
-    /// Returns the pods that are on their way out and hold something that so many waiting pods could lack. Otherwise whoever
-    /// keeps thousands of pods that hold nothing from being gone would have each of them counted in each look.
+    /// Returns the pods that are on their way out and hold something that could help others, where `waiting` pods wait. Pods
+    /// that hold nothing are left out: a user may keep thousands of them half deleted, by a finalizer, and each look would
+    /// have to count each of them.
     pub(crate) fn leaving(&self, waiting: usize, now: Timestamp) -> Vec<PodId> {
         let limits_slots = self.pods.leaving().next().is_some() && self.limits_slots();
         let holds = |pod: &Pod| {
@@ -44,8 +45,8 @@ impl Cluster {
         leaving
     }
 
-    /// Whether a pod that is being deleted holds nothing but its slot on a node that has slots for so many waiting pods
-    /// besides: that it goes helps none of them.
+    /// Whether a pod that is being deleted holds nothing but its slot on a node, and the node has free slots for all `waiting`
+    /// pods anyway. Then none of these gets in because the pod goes.
     fn has_slot_alone(&self, pod: &Pod, waiting: usize) -> bool {
         let is_slot = |(dimension, amount): (Dimension, i64)| amount == 0 || is_of_every_pod(dimension);
         let mut charged = pod.charge.iter().flat_map(|charge| charge.amounts.iter());

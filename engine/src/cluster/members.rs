@@ -253,7 +253,7 @@ impl Cluster {
     pub(super) fn balance_workloads(&mut self) {
         for id in std::mem::take(&mut self.members.unbalanced) {
             if self.workloads.get(id).is_some() {
-                self.workloads[id].divide_anew();
+                self.workloads[id].take_minimum();
                 self.rebalance(id);
             }
         }

@@ -7,10 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::ids::WorkloadId;
 
-/// Groups of no more Jobs than this are followed in every round.
+/// A group with at most this many Jobs is followed by them in every round.
 const FEW: usize = 1000;
-/// How long the Jobs of a group of more stay where they are, for each of them, once they have followed it. To move one takes some 15 µs, so
-/// that a group takes no more than a twentieth of the time.
+/// Jobs of a larger group that have followed it stay in that queue for this time, multiplied by the number of Jobs. Moving one Job takes
+/// about 15 µs, so a group takes at most a twentieth of the operator's time.
 const PER_JOB: SignedDuration = SignedDuration::from_micros(300);
 
 /// Groups that have come, gone or moved to another queue, and whose Jobs have not followed yet.
@@ -28,7 +28,7 @@ impl MovedGroups {
 
     /// Takes out the groups whose Jobs follow them now.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<WorkloadId> {
-        // Where the clock was set back, nobody knows how long ago it was.
+        // A rest that began later than now was noted before the clock was set back. Nobody knows how much of it is left, so it ends.
         self.resting.retain(|_, (since, until)| (*since..*until).contains(&now));
         self.moved
             .extract_if(.., |group| !self.resting.contains_key(group))

@@ -44,8 +44,9 @@ impl Cluster {
             epoch: self.epoch(Kind::Namespace),
         };
         let before = self.namespaces.0.insert(name.into(), namespace.clone());
-        let says = |namespace: &Namespace| (namespace.labels.clone(), namespace.queue.clone());
-        if before.as_ref().map(says) != Some(says(&namespace)) {
+        // The epoch only tells in which list it was seen last.
+        let says_the_same = |before: &Namespace| before.labels == namespace.labels && before.queue == namespace.queue;
+        if !before.as_ref().is_some_and(says_the_same) {
             let same_queue = before.and_then(|before| before.queue) == namespace.queue;
             self.namespace_changed(name, same_queue, now);
         }

@@ -32,10 +32,7 @@ impl Cluster {
             let Some((pod, node)) = pod.zip(self.node_named(node)) else {
                 return false;
             };
-            let sums = requested.entry(node).or_default();
-            for (dimension, amount) in pod.request().iter() {
-                sums.add(dimension, amount.into());
-            }
+            requested.entry(node).or_default().add_all(pod.request());
             true
         });
         self.narrowed.0 = narrowed;

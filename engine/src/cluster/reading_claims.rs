@@ -230,7 +230,7 @@ impl Cluster {
         if let Some(demand) = demand {
             let named = reading.task.cards().collect();
             let claimed = reading.task.claimed.get_or_insert_with(|| {
-                // What the pod requests stands for cards by itself, and no claim is for any.
+                // None of the pod's claims is for cards: all that it requests, it requests as resources.
                 Arc::new(Claimed {
                     named,
                     others: Arc::clone(&reading.task.request),

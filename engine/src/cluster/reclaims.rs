@@ -371,7 +371,8 @@ impl Cluster {
     pub fn eviction_ended(&mut self, uid: &str, outcome: EvictionOutcome, now: Timestamp) {
         let Some(id) = self.pod_with_uid(uid) else { return };
         if outcome == EvictionOutcome::Evicted {
-            // To ask for the hundreds of pods of a gang takes time, and from now on it is to show that they go.
+            // The time in which an eviction has to take effect begins with the API server's answer, not with the decision:
+            // asking for hundreds of pods of one gang may take most of that time.
             if let Some(marks) = self.mark_pod(id) {
                 marks.eviction.since = marks.eviction.since.map(|_| now);
             }

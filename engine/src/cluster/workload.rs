@@ -264,7 +264,7 @@ impl Facts {
         self.core.len() + self.extra.len()
     }
 
-    /// Whether another minimum than it says by now tells which of its pods are beyond it.
+    /// Whether its pods are still divided by an earlier minimum than the one that it says now.
     pub(super) fn is_unbalanced(&self) -> bool {
         self.divided_by != self.min_member()
     }

@@ -24,6 +24,9 @@ const COMMON_OF_GANG: u64 = 10_000_000;
 pub(crate) const STEPS_OF_MESSAGE: u64 = 1_000_000;
 /// The cost of asking a node whether it takes a pod at all.
 pub(super) const LOOK_AT_NODE: usize = 16;
+/// The cost of counting a pod on its way out as gone for one look at a reclaim, and of putting it back: so low that a look has steps
+/// left even where as many pods leave as a large cluster has.
+const LEAVING: usize = 64;
 /// The steps after which a queue's turn ends for this round. The rest of its pods are judged in the next round, after what other
 /// queues wait for.
 const QUEUE: u64 = 12_000_000;
@@ -117,6 +120,11 @@ impl Effort {
         self.count(u64::try_from(steps).unwrap_or(u64::MAX));
     }
 
+    /// Spends what it costs to count so many pods on their way out as gone for one look.
+    pub(super) fn spend_on_leaving(&self, pods: usize) {
+        self.spend(LEAVING.saturating_mul(pods));
+    }
+
     /// Counts what was done beside the search, and takes nothing from what the search may cost.
     pub(super) fn count_beside(&self, steps: usize) {
         self.count(u64::try_from(steps).unwrap_or(u64::MAX));
@@ -170,7 +178,7 @@ impl Spending {
         Self {
             of_queues: BTreeMap::new(),
             of_namespaces: HashMap::new(),
-            most_of_namespace: NAMESPACE - QUEUE,
+            most_of_namespace: NAMESPACE / 2,
         }
     }
 

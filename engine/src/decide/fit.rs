@@ -326,7 +326,7 @@ pub(super) fn has_room(
     })
 }
 
-/// Whether what a node has for a pod is just what it says, since neither has to do with devices.
+/// Whether the node's totals alone say what it has for the pod: the pod claims nothing, and the node has no cards as devices.
 pub(super) fn is_plain(shape: &Shape, offer: &Offer) -> bool {
     shape.task.claimed.is_none() && !offer.has_devices()
 }
@@ -350,7 +350,7 @@ pub(super) fn left_for(
 }
 
 /// Returns how much of something is in use where pods hold `used` of a node, and how much there is, as both are compared for a pod.
-/// Where the node's devices decide, these are their numbers.
+/// Where single devices decide whether the pod fits, both are only numbers of devices.
 pub(crate) fn compared(
     cluster: &Cluster,
     shape: &Shape,
@@ -363,8 +363,8 @@ pub(crate) fn compared(
     of_plugin.unwrap_or_else(|| in_number(&shape.task, node, used, dimension))
 }
 
-/// Returns the same where no device plugin gives the pod what the node has as devices too. For a pod with claims, devices that are
-/// kept from new pods count as there, since pods may hold them.
+/// Returns how much of something is in use on a node, and how much the node has, in its totals: device plugin and devices together.
+/// For a pod with claims, devices that are kept from new pods count among what the node has, since other pods may hold them.
 fn in_number(task: &Task, node: &Node, used: &Totals, dimension: Dimension) -> (i128, i128) {
     let devices = task.claimed.as_ref().map(|_| devices_there(task, node, dimension));
     let amount = node.offer().map_or(0, |offer| offer.amount(dimension));

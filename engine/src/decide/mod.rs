@@ -122,8 +122,8 @@ pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
 /// Does the same as [`decide`], and tells `trail` what is being judged.
 pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail: &dyn Trail) -> Round {
     debug_assert!(
-        cluster.is_all_read(),
-        "pods have to be read anew before anything is decided"
+        cluster.is_ready_to_decide(),
+        "`read_again` has to be called before anything is decided"
     );
     let mut round = Round {
         actions: returns::advance(cluster, now),
@@ -257,7 +257,7 @@ impl Judging<'_> {
             return After::Done;
         };
         let gang = gang::judged_as_one(cluster, &shape);
-        if gang.is_some_and(|gang| self.refusals.are_still(cluster, gang, &shape)) {
+        if gang.is_some_and(|gang| self.refusals.stand_for(cluster, gang, &shape)) {
             return After::Done;
         }
         let payers = gang.map_or_else(

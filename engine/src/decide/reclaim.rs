@@ -50,10 +50,6 @@ use turns::{in_turn, one_in_turn};
 /// Once room is made for so many pods of a queue, a look begins no further pod or gang. A gang is not cut for it.
 const PODS_PER_LOOK: usize = 32;
 
-/// The number of steps that it costs to count a pod on its way out as gone for a look. Where as many leave as a large cluster has
-/// pods, a look has steps left.
-const STEPS_OF_LEAVING: usize = 64;
-
 /// Pods that are evicted for a waiting pod: all of them or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Eviction {
@@ -152,7 +148,7 @@ fn look_at(
     trail: &dyn Trail,
 ) -> (Vec<Eviction>, u64) {
     let sets = waiting_sets(cluster, queue, now);
-    let in_all: usize = sets.iter().map(Set::count).sum();
+    let waiting: usize = sets.iter().map(Set::count).sum();
     let expected_nothing = cluster.expects_nothing(queue);
     let in_sets = sets.iter().flat_map(|set| match set {
         Set::OneByOne(_, pods) => pods.clone(),
@@ -163,7 +159,7 @@ fn look_at(
     let aside = cluster.set_aside(Some(queue));
     cluster.take_asides(&aside);
     let claimed = cluster.lift_claim(queue);
-    let leaving = cluster.leaving(in_all, now);
+    let leaving = cluster.leaving(waiting, now);
     // A pod that is only expected on a node does not move the nodes' cursors: however often it is looked at, the node is the
     // same.
     let cursors = cluster.cursors();
@@ -186,7 +182,7 @@ fn look_at(
         keeping: Effort::of_keeping(),
         before,
     };
-    look.effort.spend(STEPS_OF_LEAVING.saturating_mul(leaving.len()));
+    look.effort.spend_on_leaving(leaving.len());
     let next = look.look_at_sets(cluster, queue, &sets, trail);
     let assumed = look.assumed.iter();
     let is_share = |dimension| is_share(cluster, dimension);

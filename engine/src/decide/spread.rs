@@ -1,4 +1,4 @@
-//! Which of several sets of labels pods are narrowed to that are let in without a node (`admitOn: quota`).
+//! Pods that are let in without a node (`admitOn: quota`): to which set of labels each is narrowed, where nodes have its card by several.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,17 +47,16 @@ impl Spread {
         if has_room {
             cluster.note_narrowed(id, node);
             let sums = requested.entry(node).or_default();
-            for (dimension, amount) in shape.task.request_with(Some(&alternative)).iter() {
-                sums.add(dimension, amount.into());
-            }
+            sums.add_all(shape.task.request_with(Some(&alternative)));
         }
         let labels = narrow::labels_on(cluster, node, &alternative)?;
         Some(narrow::further(&shape, &labels))
     }
 }
 
-/// Returns the node whose labels a pod is narrowed to, and whether that has room for it beside what others requested: nodes with room
-/// first, then nodes where the pod may run, and of these those where it leaves devices to pods that claim them.
+/// Returns the node whose labels a pod is narrowed to, and whether that node has room for the pod beside what others requested. Nodes
+/// with room go first, then nodes where the pod may run, then all others. Among equals, nodes go first where the pod takes no device
+/// that other pods could claim.
 fn best(
     cluster: &Cluster,
     shape: &Shape,

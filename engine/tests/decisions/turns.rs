@@ -62,7 +62,7 @@ fn many_gangs_that_miss_pods_cost_no_more_than_their_queues_turn() {
     assert!(round.gangs_judged < 10, "{}", round.gangs_judged);
 }
 
-/// Neither those that go before all others, nor those that have their turn among them, have as much again.
+/// Such gangs are judged before all others, and those left over in their queues' turns. Both count toward one budget of the namespace.
 #[test]
 fn what_gangs_that_miss_pods_cost_counts_toward_their_namespaces_turn() {
     let mut world = world_of_small_gangs();
@@ -98,7 +98,7 @@ fn what_gangs_that_miss_pods_cost_counts_toward_their_namespaces_turn() {
     assert_eq!(let_in, 2, "another namespace has a turn in these queues");
 }
 
-/// Each shape has a turn, which is one of the gang, and all shapes are gone through in it.
+/// A turn of any shape is a turn of the whole gang, in which all its shapes are gone through.
 #[test]
 fn a_gang_of_many_shapes_has_one_turn_while_nothing_changes_and_pays_for_each_shape() {
     const PODS: u64 = 2_000;

@@ -33,8 +33,8 @@ const PAUSES: [Duration; 3] = [
     Duration::from_secs(2),
 ];
 
-/// About how many pods the API server is asked at once before any of them is evicted. A gang has hundreds of pods, and what becomes of it is
-/// to be known before the engine looks for others.
+/// About how many pods the API server is asked at once, for one set of pods that are evicted together. A gang may have hundreds of pods, and
+/// the answers have to be there before the engine takes the evictions for failed and chooses other pods.
 const ASKED_AT_ONCE: usize = 16;
 
 /// How a pod is evicted.
@@ -49,7 +49,8 @@ enum How {
     Briefly,
     /// Likewise, but only if the pod has no node. The pod is read before: the scheduler may have placed it since the watches last told.
     Unplaced {
-        /// Whether nobody may have written the pod since it was read, so that nobody whom the scheduler places in between is evicted.
+        /// Whether the eviction fails if anybody has written the pod since it was read. Then a pod that the scheduler places in between is
+        /// not evicted.
         as_read: bool,
     },
 }
@@ -104,7 +105,7 @@ impl Actor {
             match pauses.next() {
                 Some(pause) if is_asked_again => sleep(pause).await,
                 None if matches!(failure, Failure::Rewritten(_)) => {
-                    // Who writes its pod again and again would otherwise keep it, and its quota, for ever.
+                    // A tenant that writes its pod again and again would otherwise keep the pod, and its quota, for ever.
                     return self.evict(pod, How::Unplaced { as_read: false }).await;
                 }
                 _ => return Err(failure),

@@ -178,9 +178,9 @@ impl Mind {
         if std::mem::replace(&mut self.told_of_volcano, true) {
             return;
         }
-        let message = "PodGroups have conditions that Volcano's scheduler alone writes. Where it runs, it sets their phases, and so does \
+        let message = "PodGroups have conditions as Volcano's scheduler writes them. If that scheduler runs, it sets their phases, and so does \
                        Cardgate (enqueue: true), each undoing what the other says: set enqueue: false in cardgate.yaml, or stop that \
-                       scheduler. Where it does not run, somebody with the right to edit PodGroups has written them";
+                       scheduler. If it does not run, somebody who may edit PodGroups wrote these conditions: leave enqueue as it is";
         self.warn_of_configuration(Happening::EnqueueBesideVolcano, message.to_owned());
     }
 

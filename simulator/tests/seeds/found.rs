@@ -93,7 +93,11 @@ fn run_with(found: &[Found], drawn: &Options) -> anyhow::Result<()> {
     };
     // A list of many is played by all cores, so that none waits for it at the end.
     let next = Mutex::new(found.iter());
-    let play_next = || next.lock().ok()?.next().map(&play);
+    let play_next = || {
+        // A statement of its own: otherwise the lock would be held while the world is played.
+        let found = next.lock().ok()?.next()?;
+        Some(play(found))
+    };
     thread::scope(|scope| {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let players: Vec<_> = (0..cores)

@@ -54,8 +54,8 @@ impl Facts {
         terms.may_be_kept() && (terms.said == Said::Waiting || before == Some(terms.said))
     }
 
-    /// Takes the minimum that the workload says by now, where no pod has to be counted elsewhere for it.
-    fn divide_nobody(&mut self) {
+    /// Divides by the minimum that the workload says by now, if none of its pods holds quota: then there is nothing to divide.
+    fn take_minimum_if_none_hold(&mut self) {
         if self.admitted() == 0 {
             self.divided_by = self.min_member();
         }
@@ -146,7 +146,7 @@ impl Workload {
         }
         facts.succeeded.begin_anew_for(Some(terms.created));
         facts.terms = Some(terms);
-        facts.divide_nobody();
+        facts.take_minimum_if_none_hold();
         facts.count_what_tasks_lack();
         if facts.is_held_job() {
             facts.ran = false;
@@ -167,7 +167,7 @@ impl Workload {
     pub(in crate::cluster) fn fall_silent(&mut self) -> Option<WorkloadTerms> {
         let before = self.0.terms.take()?;
         self.0.succeeded.begin_anew_for(None);
-        self.0.divide_nobody();
+        self.0.take_minimum_if_none_hold();
         self.0.count_what_tasks_lack();
         self.0.forget_what_it_was_told();
         self.try_anew();
@@ -294,8 +294,8 @@ impl Workload {
         }
     }
 
-    /// Has core and extra divided by the minimum that the workload says by now.
-    pub(in crate::cluster) fn divide_anew(&mut self) {
+    /// Takes the minimum that the workload says by now. Core and extra are divided by it as [`Self::balance_one`] is called.
+    pub(in crate::cluster) fn take_minimum(&mut self) {
         self.0.divided_by = self.min_member();
     }
 

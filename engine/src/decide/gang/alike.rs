@@ -138,10 +138,10 @@ impl Refusals {
         }
     }
 
-    /// Whether a gang was refused in the turn of another of its shapes, and is refused still. False while anything is set aside for any
-    /// pod, and where what was kept for a gang is no longer kept, which may have been this gang itself: then what was found in that
-    /// other turn says nothing here.
-    pub(in crate::decide) fn are_still(&self, cluster: &Cluster, gang: WorkloadId, shape: &Shape) -> bool {
+    /// Whether the gang need not be judged in the turn of this shape: it was refused in the turn of another of its shapes, and nothing
+    /// that matters has changed since. False while anything is set aside for any pod, and once a gang lost what was kept for it in this
+    /// round: that gang may be this one, so the earlier refusal says nothing any more.
+    pub(in crate::decide) fn stand_for(&self, cluster: &Cluster, gang: WorkloadId, shape: &Shape) -> bool {
         !self.gave_back && !cluster.sets_aside() && super::stands(cluster, gang, shape)
     }
 

@@ -285,7 +285,7 @@ impl<'g, 'c> WaySearch<'g, 'c> {
     }
 
     /// Returns how many pods of a kind, up to `wanted`, could get in if the kind had all that is left for itself; never too few.
-    /// Exact where no node has two of its cards, none are devices, and cards are not shared through mGPU.
+    /// Exact where no node has two of the kind's cards or has cards as devices, and no cards are shared through mGPU.
     fn most_alone(&self, kind: usize, wanted: usize) -> usize {
         let cluster = &*self.gang.cluster;
         let shape = &self.kinds[kind].shape;

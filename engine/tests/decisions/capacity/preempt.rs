@@ -338,7 +338,7 @@ fn not_each_pod_of_a_gang_costs_a_look_at_all_kinds_of_pods() {
         let evicted: usize = evictions.sum();
         assert!(evicted > 60, "{evicted}");
         let steps_of_each = if alternating { 16 } else { 2 };
-        // What the gang costs in its own turn comes to that besides.
+        // Besides, the gang's own turn costs 32 steps for each pod and 128 for each of at most two shapes.
         let turn = 32 * MEMBERS + 2 * 128;
         let most = (steps_of_each * MEMBERS * KINDS + turn).unsigned_abs();
         assert!(round.steps < most, "{} steps", round.steps);

@@ -40,7 +40,7 @@ fn what_can_only_be_claimed_is_not_for_those_who_request() {
 }
 
 #[test]
-fn what_a_class_provides_is() {
+fn devices_that_a_class_provides_are_for_pods_that_request_them() {
     for world in settings() {
         let mut world = one_of_each(world, Some(GPU));
         world.pods(["p", "q"].map(|name| pod(name).requests(GPU, "2")));
@@ -80,16 +80,16 @@ fn a_plugin_gives_no_more_than_it_has_beside_devices() {
 }
 
 #[test]
-fn nor_does_it_to_a_gang() {
-    for most in [2, 3] {
+fn a_plugin_gives_a_gang_no_more_than_it_has_beside_devices() {
+    for (members, let_in) in [(2, 2), (3, 0)] {
         let mut world = World::with(configuration("", "unnamedCards: free"));
         world.node(&node("n1").cards("A", 2));
         world.slice("n1", NVIDIA, &gpus("B", 4));
         world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
         world.queue(&queue("team-a"));
-        world.group(&group("g", most));
-        world.pods((0..most).map(|index| pod(&format!("p{index}")).of("g").requests(GPU, "1")));
-        assert_eq!(world.admit_names().len(), if most == 2 { 2 } else { 0 });
+        world.group(&group("g", members));
+        world.pods((0..members).map(|index| pod(&format!("p{index}")).of("g").requests(GPU, "1")));
+        assert_eq!(world.admit_names().len(), let_in);
     }
 }
 

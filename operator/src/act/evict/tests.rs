@@ -388,7 +388,7 @@ async fn whom_the_scheduler_has_placed_is_not_sent_back_as_unplaced() {
 
 /// A tenant that writes its pod in a loop would otherwise keep it, and its quota, for ever.
 #[tokio::test(start_paused = true)]
-async fn who_is_written_again_and_again_is_sent_back_while_it_has_no_node() {
+async fn an_unplaced_pod_that_is_written_again_and_again_is_sent_back() {
     let reads = |pod: serde_json::Value| Some((200, pod));
     let rewritten = ["1", "2", "3", "4"].map(|version| [reads(unplaced(version)), Some((409, json!({})))]);
     let asked_before: Vec<_> = ["1", "2", "3", "4"]

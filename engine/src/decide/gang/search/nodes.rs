@@ -152,7 +152,7 @@ impl Nodes {
     }
 
     /// Returns how many pods of a kind find room with this alternative, up to `most`, if the kind has all the room for itself.
-    /// Of devices, these may be too many.
+    /// Where a node's devices decide, the number may be too high.
     pub(super) fn room_for(
         &self,
         cluster: &Cluster,
@@ -175,7 +175,7 @@ impl Nodes {
         room
     }
 
-    /// Returns how many pods of a kind a node of this look has room for; where its devices decide that, for how many it may have.
+    /// Returns how many pods of a kind a node of this look has room for. Where its devices decide, the number may be too high.
     pub(super) fn copies(
         &self,
         cluster: &Cluster,
