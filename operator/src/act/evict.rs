@@ -10,7 +10,7 @@ use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
 use engine::happening::Happening;
 use engine::refs::PodRef;
-use futures::{StreamExt as _, stream};
+use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
@@ -142,11 +142,13 @@ impl Actor {
         let asked = within_budget
             .iter()
             .map(|place| patiently(|| self.evict(pods[*place], How::DryRun)));
-        let answers = some_at_once(asked.collect()).await;
-        for (place, answer) in within_budget.into_iter().zip(answers) {
-            let pod = pods[place];
+        let mut answers = some_at_once(asked.collect());
+        for place in &within_budget {
+            let (place, pod) = (*place, pods[*place]);
+            let Some(answer) = answers.next().await else { break };
             match answer {
                 // The API server did not look at the pod. So no pod is marked as refused, and no other pods are evicted in place of these.
+                // The rest of them need not be asked about.
                 Err(failure) if failure.is_passing() => {
                     tracing::warn!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "not known whether it may be evicted");
                     return outcomes;
@@ -256,9 +258,9 @@ impl Actor {
     }
 }
 
-/// Waits for these requests, of which [`ASKED_AT_ONCE`] are on their way at once. Returns the results in the same order.
-async fn some_at_once<T, F: Future<Output = T>>(requests: Vec<F>) -> Vec<T> {
-    stream::iter(requests).buffered(ASKED_AT_ONCE).collect().await
+/// Sends these requests, of which [`ASKED_AT_ONCE`] are on their way at once. Returns the results in the same order.
+fn some_at_once<T, F: Future<Output = T>>(requests: Vec<F>) -> impl Stream<Item = T> + Unpin {
+    stream::iter(requests).buffered(ASKED_AT_ONCE)
 }
 
 /// Sends a request again, after pauses, as long as it fails for the moment.

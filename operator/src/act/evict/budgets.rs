@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use engine::refs::PodRef;
+use futures::StreamExt as _;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::Resource as _;
@@ -110,7 +111,9 @@ impl Actor {
     pub(super) async fn over_budget(&self, pods: &[&PodRef]) -> Vec<usize> {
         let (mut labelled, mut refused) = (Vec::<Labelled>::new(), Vec::new());
         let asked = pods.iter().map(|pod| patiently(|| self.pod(pod))).collect();
-        for ((place, pod), found) in pods.iter().enumerate().zip(some_at_once(asked).await) {
+        let mut found = some_at_once(asked);
+        for (place, pod) in pods.iter().enumerate() {
+            let Some(found) = found.next().await else { break };
             match found {
                 Ok(found) if found.metadata.labels.len() > MOST_LABELS => refused.push(place),
                 Ok(found) => {
