@@ -11,6 +11,7 @@ use crds::slug::label_name;
 use super::Cluster;
 use super::device_room::provided_to;
 use super::node::{DeviceUse, Node, NodeCard, Offer, Supply};
+use super::pod::Pod;
 use crate::alternative::Alternative;
 use crate::amounts::{Amounts, Dimension, Totals};
 use crate::devices::{DeviceCard, DeviceCount};
@@ -216,6 +217,24 @@ pub(crate) fn of_plugin(
     let claimed = devices.filter(|card| card.supply == Supply::Devices);
     let claimed: i128 = claimed.map(|card| used.get(Dimension::Card(card.card))).sum();
     Some((used.get(dimension) - claimed, by_plugin.into()))
+}
+
+/// Returns what a pod holds of its node, without the cards that the node has as devices alone: nothing of these comes from a device
+/// plugin.
+pub(crate) fn without_devices(cluster: &Cluster, pod: &Pod) -> Arc<Amounts> {
+    let request = pod.request();
+    let offer = pod.room.and_then(|node| cluster.node(node).offer());
+    let Some(offer) = offer.filter(|offer| offer.has_devices() && pod.task.claimed.is_some()) else {
+        return Arc::clone(request);
+    };
+    let others = request.iter().map(|(dimension, amount)| {
+        let of_it =
+            |card: &&NodeCard| Dimension::Resource(card.resource) == dimension && card.supply == Supply::Devices;
+        let devices = offer.cards.iter().filter(of_it);
+        let claimed: i64 = devices.map(|card| request.get(Dimension::Card(card.card))).sum();
+        (dimension, amount - claimed)
+    });
+    Arc::new(others.collect())
 }
 
 /// Returns what a task requests as resources, without what it claims.

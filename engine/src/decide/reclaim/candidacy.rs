@@ -59,6 +59,8 @@ pub(super) struct Member {
     pub(super) pod: PodId,
     pub(super) node: Option<NodeId>,
     pub(super) request: Arc<Amounts>,
+    /// The same without the cards that its node has as devices alone.
+    pub(super) by_plugin: Arc<Amounts>,
     /// Whether the pod has shares of cards, or devices.
     pub(super) is_on_cards: bool,
     /// Whether it counts against its node's quota for pods without GPU.
@@ -101,10 +103,15 @@ impl Candidacy {
         members.take_while(move |member| member.node == node)
     }
 
-    /// Returns how much of a dimension its pods on a node give, counting those that `is_meant` selects.
-    fn gives_on(&self, node: Option<NodeId>, dimension: Dimension, is_meant: impl Fn(&Member) -> bool) -> i128 {
-        let there = self.on(node).filter(|member| is_meant(member));
-        there.map(|member| i128::from(member.request.get(dimension))).sum()
+    /// Returns how much of a dimension its pods on a node give, where `of` returns what each of them gives, if anything.
+    fn gives_on<'a>(
+        &'a self,
+        node: Option<NodeId>,
+        dimension: Dimension,
+        of: impl Fn(&'a Member) -> Option<&'a Amounts>,
+    ) -> i128 {
+        let given = self.on(node).filter_map(of);
+        given.map(|amounts| i128::from(amounts.get(dimension))).sum()
     }
 
     /// Returns what it gives of what is missing, where the waiting pod is to go to this node.
@@ -115,8 +122,11 @@ impl Candidacy {
         };
         match place {
             _ if self.members.is_empty() => 0,
-            Place::Node => self.gives_on(node, *dimension, |_| true),
-            Place::NodeQuota => self.gives_on(node, *dimension, |member| member.is_without_gpu),
+            Place::Node => self.gives_on(node, *dimension, |member| Some(&member.request)),
+            Place::Plugin => self.gives_on(node, *dimension, |member| Some(&member.by_plugin)),
+            Place::NodeQuota => self.gives_on(node, *dimension, |member| {
+                member.is_without_gpu.then_some(&*member.request)
+            }),
             Place::Level(level) if self.level <= *level => of(&self.charged),
             Place::Level(_) => 0,
             Place::Cluster => of(&self.usable),

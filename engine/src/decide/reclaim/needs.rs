@@ -10,6 +10,8 @@ use crate::policies::capacity;
 pub(super) enum Place {
     /// On the node itself.
     Node,
+    /// In what the node's device plugin hands out of a resource, where the node has cards of that resource as devices too.
+    Plugin,
     /// In the quota that the node has for pods without GPU (`CrossQuota`).
     NodeQuota,
     /// At this level above the queue: 0 is the queue itself.
@@ -24,7 +26,7 @@ impl Place {
     pub(super) fn is_reached_from(self, lowest: usize) -> bool {
         match self {
             Self::Level(level) => lowest <= level,
-            Self::Cluster | Self::Node | Self::NodeQuota => true,
+            Self::Cluster | Self::Node | Self::Plugin | Self::NodeQuota => true,
         }
     }
 }

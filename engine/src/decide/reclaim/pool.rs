@@ -15,6 +15,7 @@ use super::victims::{Victims, gang_of, pods_for};
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
+use crate::cluster::device_cards::of_plugin;
 use crate::cluster::device_room::provided_to;
 use crate::cluster::waiting::Shape;
 use crate::decide::effort::Effort;
@@ -164,9 +165,13 @@ impl Question<'_> {
     /// not go there whatever came free.
     fn missing_on(&self, node: NodeId) -> Option<Vec<Need>> {
         let lacking = fit::lacking(self.cluster, self.shape, self.alternative, node)?;
-        let of_node = lacking
-            .into_iter()
-            .map(|(dimension, amount)| (Place::Node, dimension, amount));
+        let task = &self.shape.task;
+        let there = self.cluster.node(node);
+        let of_node = lacking.into_iter().map(|(dimension, amount)| {
+            let of_plugin = of_plugin(self.cluster, task, self.alternative, there, &there.used, dimension);
+            let place = of_plugin.map_or(Place::Node, |_| Place::Plugin);
+            (place, dimension, amount)
+        });
         let quotas = self.quotas.as_ref();
         let lacking = quotas.map_or(Some(Vec::new()), |asked| {
             cross_quota::lacking(self.cluster, asked, node)

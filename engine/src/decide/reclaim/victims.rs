@@ -17,6 +17,7 @@ use super::needs::{Lack, Need};
 use super::slack::{Floors, Slack};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
+use crate::cluster::device_cards::without_devices;
 use crate::cluster::pod::{Pod, Stage};
 use crate::cluster::waiting::Shape;
 use crate::decide::effort::{Effort, LOOK_AT_NODE};
@@ -413,6 +414,7 @@ impl Victims {
                 pod: id,
                 node: pod.room,
                 request: Arc::clone(pod.request()),
+                by_plugin: without_devices(cluster, pod),
                 is_on_cards: pod.task.mgpu.is_some() || pod.task.claimed.is_some(),
                 is_without_gpu: cluster.is_without_gpu(&pod.task, pod.request()),
             }],

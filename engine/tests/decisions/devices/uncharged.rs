@@ -125,6 +125,34 @@ fn nobody_is_evicted_for_who_could_not_have_it() {
     assert_eq!(victims(&mut world), [""; 0]);
 }
 
+/// Pods that have devices of a node give nothing of what its device plugin hands out, also where they are the youngest.
+#[test]
+fn what_a_plugin_hands_out_is_taken_back_from_pods_that_have_it_from_there() {
+    let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100"));
+    world.node(&node("n1").cards("A", 2).label("only", "here"));
+    world.node(&node("n2").cards("A", 4));
+    world.slice("n1", NVIDIA, &gpus("B", 2));
+    world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
+    world.queue(&bare_queue("a").deserved_cards(r#"{"A": 1, "B": 1}"#).deserved(GPU, "2"));
+    world.queue(&bare_queue("b").deserved(GPU, "2"));
+    for (index, name) in (0..).zip(["a-0", "a-1"]) {
+        let pod = pod(name).queue("a").asks("A", 1).created(index);
+        world.pod(&pod.assigned("A").on("n1"));
+    }
+    for (index, name) in (0..).zip(["a-2", "a-3"]) {
+        let pod = claimed(&mut world, name, "a", &exactly(1, Some("B"))).created(2 + index);
+        let device = format!("gpu-{index}");
+        let claim = format!("{name}-gpu");
+        world.claim(&claim, &exactly(1, Some("B")), &allocated("n1", &[&device]));
+        world.pod(&pod.assigned("B").on("n1"));
+    }
+    let waiting = pod("b-0").queue("b").requests(GPU, "1");
+    world.pod(&waiting.set(["spec", "nodeSelector"], json!({"only": "here"})));
+    assert_eq!(victims(&mut world), ["a-1"]);
+    go(&mut world, "a-1");
+    assert_eq!(world.admit_names(), ["b-0"]);
+}
+
 /// The scheduler gives it any of the devices, so any of them may be what is missing.
 #[test]
 fn what_a_class_provides_is_taken_back_for_who_requests_it() {
