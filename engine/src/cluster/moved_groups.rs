@@ -1,24 +1,25 @@
-//! Groups whose Jobs have to follow them into another queue: of many Jobs only now and then, since whoever writes the group decides how often
-//! it moves.
+//! Groups whose Jobs have to follow them into another queue: of a namespace with many such Jobs only now and then, since whoever writes the
+//! groups decides how often they move.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::ids::WorkloadId;
 
-/// A group with at most this many Jobs is followed by them in every round.
-const FEW: usize = 1000;
-/// Jobs of a larger group that have followed it stay in that queue for this time, multiplied by the number of Jobs. Moving one Job takes
-/// about 15 µs, so a group takes at most a twentieth of the operator's time.
+/// Where at most this many Jobs of a namespace have moved in a round, its groups are followed in the next round again.
+const FEW: usize = 10;
+/// Where more have moved, none of that namespace moves for this time, multiplied by the number of Jobs. Moving one Job takes about 15 µs, so
+/// the groups of a namespace take at most a twentieth of the operator's time.
 const PER_JOB: SignedDuration = SignedDuration::from_micros(300);
 
 /// Groups that have come, gone or moved to another queue, and whose Jobs have not followed yet.
 #[derive(Debug, Default)]
 pub(super) struct MovedGroups {
     moved: BTreeSet<WorkloadId>,
-    /// When Jobs have last followed a group of many, and until when they stay.
-    resting: BTreeMap<WorkloadId, (Timestamp, Timestamp)>,
+    /// The namespaces of which no Job moves for now: since when, and until when.
+    resting: BTreeMap<Arc<str>, (Timestamp, Timestamp)>,
 }
 
 impl MovedGroups {
@@ -26,21 +27,24 @@ impl MovedGroups {
         self.moved.insert(group);
     }
 
-    /// Takes out the groups whose Jobs follow them now.
-    pub fn take_due(&mut self, now: Timestamp) -> Vec<WorkloadId> {
+    /// Takes out the groups whose Jobs follow them now. A group without namespace is gone.
+    pub fn take_due(
+        &mut self,
+        now: Timestamp,
+        namespace_of: impl Fn(WorkloadId) -> Option<Arc<str>>,
+    ) -> Vec<WorkloadId> {
         // A rest that began later than now was noted before the clock was set back. Nobody knows how much of it is left, so it ends.
         self.resting.retain(|_, (since, until)| (*since..*until).contains(&now));
-        self.moved
-            .extract_if(.., |group| !self.resting.contains_key(group))
-            .collect()
+        let rests = |group| namespace_of(group).is_some_and(|namespace| self.resting.contains_key(&namespace));
+        self.moved.extract_if(.., |group| !rests(*group)).collect()
     }
 
-    /// Notes that so many Jobs have followed a group.
-    pub fn have_followed(&mut self, group: WorkloadId, jobs: usize, now: Timestamp) {
+    /// Notes that so many Jobs of a namespace have followed their groups in this round.
+    pub fn have_followed(&mut self, namespace: Arc<str>, jobs: usize, now: Timestamp) {
         if jobs > FEW {
             let rest = PER_JOB.saturating_mul(i32::try_from(jobs).unwrap_or(i32::MAX));
-            self.resting
-                .insert(group, (now, now.saturating_add(rest).unwrap_or(now)));
+            let until = now.saturating_add(rest).unwrap_or(now);
+            self.resting.insert(namespace, (now, until));
         }
     }
 }
@@ -51,16 +55,18 @@ mod tests {
     use crate::ids::Id as _;
 
     #[test]
-    fn the_jobs_of_a_group_of_many_follow_it_now_and_then() {
+    fn the_jobs_of_a_namespace_with_many_follow_their_groups_now_and_then() {
         let (small, large) = (WorkloadId::of(0), WorkloadId::of(1));
+        let namespace_of = |group| Some(Arc::from(if group == small { "small" } else { "large" }));
         let mut groups = MovedGroups::default();
         let followed = |groups: &mut MovedGroups, millisecond: i64| {
             let now = Timestamp::from_millisecond(1_000_000 + millisecond).unwrap();
             groups.insert(small);
             groups.insert(large);
-            let due = groups.take_due(now);
+            let due = groups.take_due(now, namespace_of);
             for group in &due {
-                groups.have_followed(*group, if *group == large { 20 * FEW } else { FEW }, now);
+                let jobs = if *group == large { 20_000 } else { FEW };
+                groups.have_followed(namespace_of(*group).unwrap(), jobs, now);
             }
             due
         };
@@ -73,7 +79,7 @@ mod tests {
         assert_eq!(followed(&mut groups, 3000), [small, large]);
         // What has moved meanwhile is not forgotten.
         assert_eq!(followed(&mut groups, 3001), [small]);
-        let due = groups.take_due(Timestamp::from_millisecond(1_010_000).unwrap());
+        let due = groups.take_due(Timestamp::from_millisecond(1_010_000).unwrap(), namespace_of);
         assert_eq!(due, [large]);
     }
 }

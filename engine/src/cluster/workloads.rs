@@ -1,6 +1,7 @@
 //! What happens when workloads come, change and go.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::keys::EXEMPT_NAMESPACES;
@@ -135,16 +136,24 @@ impl Cluster {
 
     /// Moves the Jobs whose pods belong to groups that have come, gone or moved to another queue. Thousands of Jobs may
     /// name one group: where a group is written again and again, they are looked at once in a round, and not at each
-    /// write; and where they are very many, less often.
+    /// write; and where many of a namespace have moved, less often.
     pub(super) fn move_jobs_of_groups(&mut self, now: Timestamp) {
-        for group in self.moved_groups.take_due(now) {
-            let Some(jobs) = self.workloads.get(group).map(|group| group.jobs.clone()) else {
+        let workloads = &self.workloads;
+        let namespace_of = |group| workloads.get(group).map(|group| Arc::clone(&group.namespace));
+        let due = self.moved_groups.take_due(now, namespace_of);
+        let mut followed = BTreeMap::<Arc<str>, usize>::new();
+        for group in due {
+            let Some(group) = self.workloads.get(group) else {
                 continue;
             };
-            self.moved_groups.have_followed(group, jobs.len(), now);
+            let (namespace, jobs) = (Arc::clone(&group.namespace), group.jobs.clone());
+            *followed.entry(namespace).or_default() += jobs.len();
             for job in jobs {
                 self.find_queue(job, now);
             }
+        }
+        for (namespace, jobs) in followed {
+            self.moved_groups.have_followed(namespace, jobs, now);
         }
     }
 
