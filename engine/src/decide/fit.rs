@@ -249,7 +249,7 @@ pub(super) fn takes_devices(cluster: &Cluster, alternative: Option<&Alternative>
 }
 
 /// Whether a node carries the label of GPU nodes, rightly or not: pods that are kept off GPU nodes can't go there.
-fn has_gpu_label(cluster: &Cluster, node: NodeId) -> bool {
+pub(super) fn has_gpu_label(cluster: &Cluster, node: NodeId) -> bool {
     let offer = cluster.node(node).offer();
     offer.is_some_and(|offer| offer.label(GPU_NODE_LABEL).is_some())
 }

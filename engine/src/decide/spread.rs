@@ -27,14 +27,21 @@ impl Spread {
     pub(super) fn narrow(&mut self, cluster: &mut Cluster, admissions: &mut [Admission], effort: &Effort) {
         for admission in admissions {
             let id = cluster.pod_with_uid(&admission.pod.uid);
-            if let Some(labels) = id.and_then(|id| self.narrow_one(cluster, id, effort)) {
+            let off_gpu_nodes = admission.off_gpu_nodes.is_some();
+            if let Some(labels) = id.and_then(|id| self.narrow_one(cluster, id, off_gpu_nodes, effort)) {
                 admission.narrow = labels;
             }
         }
     }
 
     /// Returns the labels that a pod gets. None where there is nothing to choose, or no node to take them from.
-    fn narrow_one(&mut self, cluster: &mut Cluster, id: PodId, effort: &Effort) -> Option<Vec<(String, String)>> {
+    fn narrow_one(
+        &mut self,
+        cluster: &mut Cluster,
+        id: PodId,
+        off_gpu_nodes: bool,
+        effort: &Effort,
+    ) -> Option<Vec<(String, String)>> {
         let pod = cluster.pod(id).filter(|pod| pod.room.is_none())?;
         let alternative = pod.assigned.clone()?;
         let is_sure = |card| cluster.card(card).is_none_or(|card| !card.has_several_labels());
@@ -43,7 +50,7 @@ impl Spread {
         }
         let shape = Arc::clone(&pod.waits.as_ref()?.shape);
         let requested = self.requested.get_or_insert_with(|| cluster.requested_by_narrowed());
-        let (node, has_room) = best(cluster, &shape, &alternative, requested, effort)?;
+        let (node, has_room) = best(cluster, &shape, &alternative, off_gpu_nodes, requested, effort)?;
         if has_room {
             cluster.note_narrowed(id, node);
             let sums = requested.entry(node).or_default();
@@ -56,11 +63,12 @@ impl Spread {
 
 /// Returns the node whose labels a pod is narrowed to, and whether that node has room for the pod beside what others requested. Nodes
 /// with room go first, then nodes where the pod may run, then all others. Among equals, nodes go first where the pod takes no device
-/// that other pods could claim.
+/// that other pods could claim. A pod that is kept off GPU nodes (`off_gpu_nodes`) gets the labels of none of these.
 fn best(
     cluster: &Cluster,
     shape: &Shape,
     alternative: &Alternative,
+    off_gpu_nodes: bool,
     requested: &HashMap<NodeId, Totals>,
     effort: &Effort,
 ) -> Option<(NodeId, bool)> {
@@ -70,6 +78,9 @@ fn best(
             break;
         }
         effort.look_at_node(shape);
+        if off_gpu_nodes && (cluster.gpu_nodes().contains(*id) || fit::has_gpu_label(cluster, *id)) {
+            continue;
+        }
         let node = cluster.node(*id);
         let labels = narrow::labels_supplied(cluster, shape, alternative, node);
         if !labels.is_some_and(|labels| shape.constraints.may_select(&labels)) {
