@@ -373,8 +373,9 @@ impl Cluster {
         if outcome == EvictionOutcome::Evicted {
             // The time in which an eviction has to take effect begins with the API server's answer, not with the decision:
             // asking for hundreds of pods of one gang may take most of that time.
-            if let Some(marks) = self.mark_pod(id) {
-                marks.eviction.since = marks.eviction.since.map(|_| now);
+            if let Some(marks) = self.mark_pod(id).filter(|marks| marks.eviction.since.is_some()) {
+                marks.eviction.since = Some(now);
+                self.stirred += 1;
             }
             self.expect_end(id, now);
             return;
