@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Error, Result};
 use crds::card_usage::CardUsage;
-use crds::keys::POLICY_PARAMETERS;
+use crds::keys::{ADMITTED_CONDITION, GATE, POLICY_PARAMETERS};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::Value;
@@ -36,6 +37,8 @@ use crate::wait::{self, Seen};
 /// How long nothing may be written until nothing more is taken to come. Three of these worlds share two cores, and the operator tells pods
 /// why they wait after all else: on a slow machine it is silent before that for longer than 3 s.
 const QUIET: Duration = Duration::from_secs(6);
+/// The same while pods wait that have not been told why: what was refused to a leader in its first moments is written again later.
+const QUIET_BEFORE_ALL_IS_TOLD: Duration = Duration::from_secs(30);
 /// How long the pods may take to run after the last fault, beside what more pods take.
 const HEALED_AT_MOST: Duration = Duration::from_mins(3);
 
@@ -285,14 +288,27 @@ impl Log {
 
     /// Waits until Cardgate has nothing more to write.
     async fn settle(&mut self, plane: &ControlPlane) -> Result<()> {
+        let pods = Api::all(plane.client().await?);
         let mut last = (0, Instant::now());
         wait::eventually("Cardgate to have nothing more to write", HEALED_AT_MOST, async || {
             let written = self.read(plane)?;
             if written != last.0 {
                 last = (written, Instant::now());
             }
-            Ok(Seen::when(last.1.elapsed() >= QUIET, format!("{written} writes")))
+            let quiet = last.1.elapsed();
+            let is_settled = quiet >= QUIET_BEFORE_ALL_IS_TOLD || quiet >= QUIET && all_are_told(&pods).await?;
+            Ok(Seen::when(is_settled, format!("{written} writes")))
         })
         .await
     }
+}
+
+/// Whether each pod that waits has been told why.
+async fn all_are_told(pods: &Api<Pod>) -> Result<bool> {
+    let is_told = |pod: &Pod| {
+        let mut gates = pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
+        let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        !gates.any(|gate| gate.name == GATE) || conditions.any(|condition| condition.type_ == ADMITTED_CONDITION)
+    };
+    Ok(pods.list(&ListParams::default()).await?.iter().all(is_told))
 }
