@@ -38,7 +38,7 @@ use crate::wait::{self, Seen};
 /// why they wait after all else: on a slow machine it is silent before that for longer than 3 s.
 const QUIET: Duration = Duration::from_secs(6);
 /// The same while pods wait that have not been told why: what was refused to a leader in its first moments is written again later.
-const QUIET_BEFORE_ALL_IS_TOLD: Duration = Duration::from_secs(30);
+const QUIET_BEFORE_ALL_IS_TOLD: Duration = Duration::from_secs(15);
 /// How long the pods may take to run after the last fault, beside what more pods take.
 const HEALED_AT_MOST: Duration = Duration::from_mins(3);
 
