@@ -14,7 +14,6 @@ mod refusals;
 mod refused_writes;
 mod reviews;
 mod telling;
-mod unanswered_writes;
 mod users;
 
 use cardgate_tests::tally::Tally;

@@ -9,13 +9,14 @@ use cardgate_tests::cardgate::{Cardgate, Settings};
 use cardgate_tests::controlplane::{ControlPlane, Options};
 use cardgate_tests::nodes;
 use cardgate_tests::scenario::Scenario;
+use cardgate_tests::tally::Tally;
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::world::World;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::ListParams;
 
-use crate::{NO_QUOTA, Outcome, pods};
+use super::{NO_QUOTA, Outcome};
 
 /// Longer than the operator waits for what it does not know: the time of its tries, and of the latest write after the last.
 const FOUND_OUT: Duration = Duration::from_secs(30 + 65 + 30);
@@ -71,7 +72,7 @@ impl<'a> Contest<'a> {
     }
 
     async fn runs(&self, name: &str) -> Outcome {
-        self.scenario.expect(name, &pods().running(&self.card, 1)).await
+        self.scenario.expect(name, &Tally::none().running(&self.card, 1)).await
     }
 }
 

@@ -1,4 +1,7 @@
-//! What happens while parts of Cardgate are down, restarted, or there twice. Each test has a control plane of its own.
+//! What happens while parts of Cardgate are down, restarted, or there twice, or while the API server does not answer. Each test has a control
+//! plane of its own.
+
+mod unanswered_writes;
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt as _};
 use operator::report::Report;
 
-use crate::{Bench, Outcome, Running, await_objects, names};
+use super::{Bench, Outcome, Running, await_objects, names};
 
 /// What the operator reports of a node that nobody uses.
 fn inventory(spec: &nodes::NodeSpec, uid: &str, usability: Usability) -> anyhow::Result<Report> {

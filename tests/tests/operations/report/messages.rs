@@ -13,7 +13,7 @@ use kube::{Api, ResourceExt as _};
 use operator::report::{EventKind, PodReport, Report};
 use serde_json::json;
 
-use crate::{Bench, Outcome};
+use super::{Bench, Outcome};
 
 fn pod_ref(pod: &Pod) -> PodRef {
     PodRef {
