@@ -1,5 +1,6 @@
 //! Prints an answer: as a table for people, as JSON or YAML for programs.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io;
 
@@ -9,8 +10,8 @@ use serde_json::{Value, json};
 use crate::arguments::Output;
 use crate::terminal::{safe, safe_json, safe_line};
 
-/// How many characters of a text a table shows. Rust's formatter panics for a column wider than 65,535 characters, and any tenant can
-/// write a longer text. Besides, one long text makes every row of its column as wide.
+/// How many characters of a text a table shows, and of an event's text `history` keeps, as JSON too. Rust's formatter panics for a column wider
+/// than 65,535 characters, and any tenant can write a longer text. Besides, one long text makes every row of its column as wide.
 const LONGEST_CELL: usize = 1024;
 
 /// The gap between two columns.
@@ -100,9 +101,14 @@ fn harmless(data: &Value) -> Value {
 
 /// Returns a text as a table shows it.
 fn cell(text: &str) -> String {
+    safe_line(&cut(text)).into_owned()
+}
+
+/// Returns a text, and of a long one no more than a table shows.
+pub fn cut(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(LONGEST_CELL) {
-        Some((end, _)) => format!("{}…", safe_line(&text[..end])),
-        None => safe_line(text).into_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
     }
 }
 

@@ -52,7 +52,7 @@ fn escaped(text: &str, is_bad: impl Fn(char) -> bool) -> Cow<'_, str> {
 /// direction of text, and invisible ones.
 fn is_obeyed(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+        || matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 #[cfg(test)]
@@ -61,8 +61,8 @@ mod tests {
 
     #[test]
     fn nothing_that_a_terminal_obeys_gets_through() {
-        let hostile = "a\u{1b}[2Jb\u{9b}1mc\u{202e}d\re\u{7}\tf";
-        let expected = "a\\u{1b}[2Jb\\u{9b}1mc\\u{202e}d\\u{d}e\\u{7}\\u{9}f";
+        let hostile = "a\u{1b}[2Jb\u{9b}1mc\u{202e}d\re\u{7}\tf\u{ad}g\u{61c}h\u{180e}i";
+        let expected = "a\\u{1b}[2Jb\\u{9b}1mc\\u{202e}d\\u{d}e\\u{7}\\u{9}f\\u{ad}g\\u{61c}h\\u{180e}i";
         assert_eq!(safe(hostile), expected);
         assert_eq!(safe_line(hostile), expected);
         assert_eq!(safe("one\ntwo"), "one\ntwo");

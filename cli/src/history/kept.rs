@@ -16,6 +16,7 @@ use kube::ResourceExt as _;
 use serde_json::Value;
 
 use super::{Entry, Source, What};
+use crate::print::cut;
 
 /// The annotations in which a queue says what it may have.
 const ANNOTATIONS: [&str; 3] = [CARD_QUOTA, CARD_DESERVED, CARD_GUARANTEE];
@@ -85,7 +86,7 @@ fn of_event(event: &Event) -> Option<Entry> {
             let rest = message.strip_prefix(EVICTED_FOR.0);
             let whom = rest
                 .and_then(|rest| rest.split_once(EVICTED_FOR.1))
-                .map(|(whom, _)| whom.to_owned());
+                .map(|(whom, _)| cut(whom).into_owned());
             (What::Evicted, whom)
         }
         Happening::Enqueued => (What::Enqueued, None),
@@ -97,9 +98,9 @@ fn of_event(event: &Event) -> Option<Entry> {
         time: time_of(event)?,
         what,
         namespace: event.metadata.namespace.clone(),
-        name: format!("{kind}/{}", about.name.as_deref().unwrap_or_default()),
+        name: cut(&format!("{kind}/{}", about.name.as_deref().unwrap_or_default())).into_owned(),
         by,
-        details: message.to_owned(),
+        details: cut(message).into_owned(),
         source: Source::Event,
     })
 }
@@ -252,6 +253,20 @@ mod tests {
             told,
             [(What::Admitted, "let in by queue a with A100"), evicted, evicted]
         );
+    }
+
+    /// Whoever may write events writes any text, and pages and tables hold many of them.
+    #[test]
+    fn of_long_texts_the_beginning_is_kept() {
+        let event = json!({
+            "metadata": { "name": "e" }, "reason": Happening::Preempted.as_str(), "lastTimestamp": "2026-01-02T03:04:05Z",
+            "message": format!("{}{}{}", EVICTED_FOR.0, "x".repeat(100_000), EVICTED_FOR.1),
+            "involvedObject": { "kind": "Pod", "name": "y".repeat(100_000) },
+        });
+        let entry = of_event(&serde_json::from_value(event).unwrap()).unwrap();
+        for text in [Some(&entry.name), entry.by.as_ref(), Some(&entry.details)] {
+            assert!(text.unwrap().len() < 2000, "{text:?}");
+        }
     }
 
     #[test]

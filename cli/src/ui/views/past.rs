@@ -7,8 +7,10 @@ use crate::history::{Entry, History, What};
 
 /// The length of the strip, in its own unit.
 const LENGTH: i64 = 1440;
+/// How many entries are drawn on the strip; the newest are. Tenants write as many events as they like, and a browser draws each.
+const MOST_DRAWN: usize = 2000;
 /// How many entries are listed; the newest are.
-const MOST: usize = 200;
+const MOST_LISTED: usize = 200;
 
 /// Shows what happened in a namespace.
 pub fn show(history: &History, now: Timestamp, namespace: &str) -> Markup {
@@ -21,10 +23,10 @@ pub fn show(history: &History, now: Timestamp, namespace: &str) -> Markup {
         }
         p { "The same in a terminal: " code { "kubectl card history -n " (namespace) } }
         div data-part="strip" {
-            svg.strip role="img" aria-label={ (history.entries.len()) " events, listed below" } viewBox={ "0 0 " (LENGTH) " 40" }
+            svg.strip role="img" aria-label={ (history.entries.len()) " events; the newest are listed below" } viewBox={ "0 0 " (LENGTH) " 40" }
                 preserveAspectRatio="none" {
                 rect.left x="0" y="0" width=(LENGTH) height="40" {}
-                @for entry in &history.entries {
+                @for entry in young.clone().take(MOST_DRAWN) {
                     @let at = place(entry, history.since, now);
                     line class=(class(entry.what)) x1=(at) x2=(at) y1="4" y2="36" { title { (words(entry)) } }
                 }
@@ -42,7 +44,7 @@ pub fn show(history: &History, now: Timestamp, namespace: &str) -> Markup {
                 table {
                     thead { tr { th scope="col" { "When" } th scope="col" { "What" } th scope="col" { "Name" } th scope="col" { "By or for" } th scope="col" { "How" } } }
                     tbody {
-                        @for entry in young.take(MOST) {
+                        @for entry in young.take(MOST_LISTED) {
                             tr {
                                 td { time datetime=(entry.time) { (format!("{:.0}", entry.time)) } }
                                 td { (name(entry.what)) }
@@ -52,6 +54,12 @@ pub fn show(history: &History, now: Timestamp, namespace: &str) -> Markup {
                             }
                         }
                     }
+                }
+            }
+            @if history.entries.len() > MOST_LISTED {
+                p.note {
+                    "Of " (history.entries.len()) " entries, the newest " (MOST_LISTED) " are listed and the newest " (MOST_DRAWN)
+                    " drawn: the command above prints all."
                 }
             }
             @for note in &history.unknown { p.note { (note) } }

@@ -1,5 +1,6 @@
 use crds::card_type::CardKind;
 use crds::card_usage::OwnCards;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::{cards, nodes, past, queues, why};
@@ -82,6 +83,30 @@ fn what_others_call_their_things_is_text() {
         unknown: vec![HOSTILE.to_owned()],
     };
     assert_harmless(&past::show(&history, time, HOSTILE).into_string());
+}
+
+/// Whoever may write events in a namespace writes as many as they like.
+#[test]
+fn of_many_events_the_newest_are_drawn() {
+    let time = |at: i64| Timestamp::from_second(at).unwrap();
+    let entries = (0..3000).map(|at| Entry {
+        time: time(at),
+        what: What::Evicted,
+        namespace: None,
+        name: format!("pod/p{at}"),
+        by: None,
+        details: String::new(),
+        source: Source::Event,
+    });
+    let history = History {
+        since: time(0),
+        entries: entries.collect(),
+        oldest_event: None,
+        unknown: Vec::new(),
+    };
+    let page = past::show(&history, time(3000), "n").into_string();
+    assert_eq!(page.matches("<line").count(), 2000);
+    assert!(page.contains("pod/p2999:") && !page.contains("pod/p0:"), "{page}");
 }
 
 #[test]
