@@ -37,7 +37,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// How long a step may make no progress, for example while there is no API server.
 const PATIENCE: Duration = Duration::from_mins(5);
-/// How long objects may be in deletion before that counts as no progress: a definition goes when all of its objects have gone, one by one.
+/// How long objects may be in deletion with none of them going: a definition goes when all of its objects have gone, one by one.
 const GOING: Duration = Duration::from_mins(30);
 /// How often an object that cannot be written in its present form is tried again: it may have changed just then.
 const TRIES: u32 = 5;
@@ -59,8 +59,8 @@ pub struct Removal {
 /// Why the removal ended before it was done. When it is started again, it continues where it was.
 #[derive(Debug, Error)]
 pub enum UninstallError {
-    /// A request failed for minutes.
-    #[error("can't {what}, and got nowhere for {} s: {reason}; start it again to go on", PATIENCE.as_secs())]
+    /// Requests failed for minutes, or objects were on their way out for half an hour and none of them went.
+    #[error("can't {what}, and got nowhere for minutes: {reason}; start it again to go on")]
     #[expect(missing_docs, reason = "one line says it")]
     Stuck { what: String, reason: String },
     /// The user who runs the removal lacks the right.
@@ -133,6 +133,17 @@ impl Removing<'_> {
 
     /// Deletes objects, and waits until they are gone.
     async fn delete(&self, step: &str, objects: &[Object]) -> Result<(), UninstallError> {
+        match self.delete_in_time(step, objects).await? {
+            0 => Ok(()),
+            left => Err(UninstallError::Stuck {
+                what: see_to_it(step),
+                reason: not_gone(left),
+            }),
+        }
+    }
+
+    /// Deletes objects, and returns how many of them are still on their way out after [`GOING`].
+    async fn delete_in_time(&self, step: &str, objects: &[Object]) -> Result<usize, UninstallError> {
         let mut trouble = Trouble::default();
         let (mut fewest, mut since) = (objects.len(), Instant::now());
         loop {
@@ -144,18 +155,17 @@ impl Removing<'_> {
                 Some(failed) => failed,
                 None if left == 0 => {
                     info!(objects = objects.len(), "{step}");
-                    return Ok(());
+                    return Ok(0);
                 }
                 None if self.dry_run => {
                     info!(objects = left, "would be deleted, so that {step}");
-                    return Ok(());
+                    return Ok(0);
                 }
+                None if since.elapsed() >= GOING => return Ok(left),
                 None => {
-                    if since.elapsed() < GOING {
-                        trouble.since = None;
-                    }
+                    trouble.since = None;
                     Obstacle {
-                        reason: format!("{left} objects are not gone yet"),
+                        reason: not_gone(left),
                         is_forbidden: false,
                     }
                 }
@@ -226,7 +236,16 @@ impl Removing<'_> {
         if remove {
             let ours = self.objects.ours(&objects::queues()).await;
             let ours = ours.map_err(|source| failed("read the definitions of Queue and PodGroup", source))?;
-            self.delete("queues and groups are removed", &ours).await
+            let left = self.delete_in_time("queues and groups are removed", &ours).await?;
+            if left > 0 {
+                // Whoever may write a group in one namespace can keep it, and with it the definition.
+                warn!(
+                    reason = not_gone(left),
+                    "queues or groups have a finalizer that somebody else is to take off; their definitions go with the last of them: \
+                     kubectl get podgroups.scheduling.volcano.sh,queues.scheduling.volcano.sh --all-namespaces shows them"
+                );
+            }
+            Ok(())
         } else {
             info!("queues, groups and their definitions are kept: --queues removes them, where Cardgate brought them");
             Ok(())
@@ -262,20 +281,33 @@ impl Trouble {
     /// Waits before the step is tried again, longer each time. Fails if trying again is of no use.
     async fn again(&mut self, step: &str, objects: usize, obstacle: Obstacle) -> Result<(), UninstallError> {
         let Obstacle { reason, is_forbidden } = obstacle;
-        let what = || format!("see to it that {step}");
         let since = *self.since.get_or_insert_with(Instant::now);
         self.forbidden_since = is_forbidden.then(|| self.forbidden_since.unwrap_or_else(Instant::now));
         if self.forbidden_since.is_some_and(|since| since.elapsed() > RIGHTS_KNOWN) {
-            return Err(UninstallError::Forbidden { what: what(), reason });
+            return Err(UninstallError::Forbidden {
+                what: see_to_it(step),
+                reason,
+            });
         }
         if since.elapsed() > PATIENCE {
-            return Err(UninstallError::Stuck { what: what(), reason });
+            return Err(UninstallError::Stuck {
+                what: see_to_it(step),
+                reason,
+            });
         }
         info!(objects, reason, "on the way: {step}");
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         sleep(self.pause).await;
         Ok(())
     }
+}
+
+fn see_to_it(step: &str) -> String {
+    format!("see to it that {step}")
+}
+
+fn not_gone(left: usize) -> String {
+    format!("{left} objects are not gone yet")
 }
 
 fn failed(what: impl Display, source: RequestError) -> UninstallError {

@@ -109,6 +109,31 @@ async fn a_definition_that_empties_for_minutes_is_waited_for() {
     delete(&client, false).await.unwrap();
 }
 
+/// Whoever may write groups in one namespace can put a finalizer on one, which keeps the definition.
+#[tokio::test(start_paused = true)]
+async fn a_group_that_somebody_keeps_does_not_keep_cardgate() {
+    let (client, _) = api_server(|_, path| {
+        let mut answer = going();
+        let ours = json!({"app.kubernetes.io/part-of": "cardgate"});
+        answer.1["metadata"]["labels"] = ours;
+        let mut gone = status(404);
+        gone.1["reason"] = "NotFound".into();
+        if path.contains("podgroups") { answer } else { gone }
+    });
+    let removing = Removing {
+        client: &client,
+        objects: Objects::new(&client, false),
+        dry_run: false,
+    };
+    let begin = Instant::now();
+    removing.queues(true).await.unwrap();
+    assert!(
+        (GOING..GOING + 2 * LONGEST_PAUSE).contains(&begin.elapsed()),
+        "{:?}",
+        begin.elapsed()
+    );
+}
+
 /// Without an API server the removal still ends, but not because of an earlier failure that was followed by progress.
 #[tokio::test(start_paused = true)]
 async fn what_fails_for_minutes_ends_and_what_gets_on_does_not() {
