@@ -26,6 +26,10 @@ const BURST: u32 = 200;
 /// For how long usage numbers must not have changed before they are written. While pods are being admitted, each write would be outdated
 /// before anybody reads it.
 const QUIET: Duration = Duration::from_millis(500);
+/// The same of nodes after a long burst. Its last pods are let in some seconds before they are placed, and nearly every node has changed.
+const LONGEST_QUIET: Duration = Duration::from_secs(3);
+/// After a burst, the usage numbers of nodes must not have changed for one of so many parts of its length.
+const QUIET_OF_BUSY: u32 = 16;
 /// The pace of the usage numbers of cards and queues while there is no quiet. These objects are few, and people watch them.
 const BUSY: Pace = Pace {
     longest_wait: Duration::from_secs(10),
@@ -90,6 +94,29 @@ struct Pace {
     interval: Duration,
 }
 
+/// Changes of usage numbers that followed each other without quiet.
+#[derive(Debug, Clone, Copy)]
+struct Busy {
+    since: Instant,
+    last: Instant,
+    /// When usage numbers of nodes may be written, if none change any more: the longer they have changed, the later.
+    nodes_at: Instant,
+}
+
+impl Busy {
+    /// Returns what a change makes of what was before. A single change soon after a burst is none of it, and puts little off.
+    fn after(before: Option<Self>, now: Instant) -> Self {
+        let going_on = before.filter(|before| now < before.last + QUIET);
+        let since = going_on.map_or(now, |before| before.since);
+        let nodes_at = now + ((now - since) / QUIET_OF_BUSY).clamp(QUIET, LONGEST_QUIET);
+        Self {
+            since,
+            last: now,
+            nodes_at: before.map_or(nodes_at, |before| nodes_at.max(before.nodes_at)),
+        }
+    }
+}
+
 /// How a write ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -138,8 +165,8 @@ pub(super) struct WriteQueue {
     passed_over: u32,
     /// When the budget is full again.
     budget_full: Option<Instant>,
-    /// When usage numbers last changed.
-    last_usage: Option<Instant>,
+    /// The changes of usage numbers that followed each other without quiet.
+    busy: Option<Busy>,
     /// When the last write of each urgency began.
     last_write: [Option<Instant>; URGENCIES.len()],
     /// Whether nothing but events is written any more.
@@ -150,7 +177,7 @@ impl WriteQueue {
     /// Notes that there is something to write about `target`, not before `not_before`.
     pub(super) fn offer(&mut self, target: &Target, urgency: Urgency, not_before: Instant, now: Instant) {
         if urgency.pace().is_some() {
-            self.last_usage = Some(now);
+            self.busy = Some(Busy::after(self.busy, now));
         }
         let Some(slot) = self.slots.get_mut(target) else {
             self.slots.insert(target.clone(), Slot::new(urgency));
@@ -328,12 +355,16 @@ impl WriteQueue {
             return None;
         }
         let ((not_before, _), _) = self.lines[urgency as usize].first_key_value()?;
-        let (Some(pace), Some(last)) = (urgency.pace(), self.last_usage) else {
+        let (Some(pace), Some(busy)) = (urgency.pace(), self.busy) else {
             return Some(*not_before);
         };
-        let busy = self.last_write[urgency as usize].map(|last| last + pace.interval);
-        let overdue = busy.into_iter().fold(*not_before + pace.longest_wait, Instant::max);
-        Some((last + QUIET).min(overdue).max(*not_before))
+        let quiet = match urgency {
+            Urgency::NodeUsage => busy.nodes_at,
+            Urgency::Prompt | Urgency::Event | Urgency::Usage => busy.last + QUIET,
+        };
+        let paced = self.last_write[urgency as usize].map(|last| last + pace.interval);
+        let overdue = paced.into_iter().fold(*not_before + pace.longest_wait, Instant::max);
+        Some(quiet.min(overdue).max(*not_before))
     }
 
     /// Returns when the budget allows the next write. A burst may overdraw the budget.

@@ -148,6 +148,66 @@ fn numbers_of_use_wait_for_quiet() {
     assert_eq!(clock.take(), Some(inventory("m")));
 }
 
+/// The last pods of a burst are still being placed.
+#[test]
+fn after_a_long_burst_numbers_of_nodes_wait_longer_than_those_of_queues() {
+    let queue = Target::Usage("team-a".into());
+    let after = |busy_for: Duration| {
+        let mut clock = Clock::new();
+        let start = clock.now;
+        while clock.now <= start + busy_for {
+            clock.offer(&inventory("n"), Urgency::NodeUsage);
+            clock.offer(&queue, Urgency::Usage);
+            clock.pass(QUIET / 2);
+        }
+        let last = clock.now.checked_sub(QUIET / 2).unwrap();
+        clock.wait();
+        assert_eq!((clock.now - last, clock.take()), (QUIET, Some(queue.clone())));
+        if clock.take().is_some() {
+            return QUIET;
+        }
+        clock.wait();
+        assert_eq!(clock.take(), Some(inventory("n")));
+        // It is over then: the next pod is shown at once.
+        clock.done(&inventory("n"), Outcome::Settled);
+        clock.pass(USAGE_INTERVAL);
+        let waited = clock.now - (last + USAGE_INTERVAL);
+        clock.offer(&inventory("n"), Urgency::NodeUsage);
+        assert_eq!(clock.wait(), QUIET);
+        waited
+    };
+    assert_eq!(after(Duration::from_secs(4)), QUIET);
+    assert_eq!(after(Duration::from_secs(9)), Duration::from_secs(9) / QUIET_OF_BUSY);
+    let now = Instant::now();
+    let since = now.checked_sub(Duration::from_mins(10)).unwrap();
+    let before = Busy {
+        since,
+        last: now,
+        nodes_at: now,
+    };
+    assert_eq!(Busy::after(Some(before), now).nodes_at, now + LONGEST_QUIET);
+}
+
+/// So nobody who lets a pod come now and then keeps the numbers of all nodes from being written.
+#[test]
+fn single_changes_after_a_burst_are_none_of_it() {
+    let mut clock = Clock::new();
+    let start = clock.now;
+    while clock.now <= start + Duration::from_secs(9) {
+        clock.offer(&inventory("n"), Urgency::NodeUsage);
+        clock.pass(QUIET / 2);
+    }
+    clock.pass(QUIET / 2 + QUIET / QUIET_OF_BUSY);
+    let last = clock.now;
+    clock.offer(&Target::Usage("team-a".into()), Urgency::Usage);
+    clock.pass(QUIET);
+    clock.offer(&Target::Usage("team-a".into()), Urgency::Usage);
+    while clock.take() != Some(inventory("n")) {
+        clock.wait();
+    }
+    assert_eq!(clock.now - last, QUIET * 2);
+}
+
 /// Offers numbers every 50 ms from now on, and returns the first five that are written and when.
 fn written_without_quiet(urgency: Urgency, pace: &Pace) -> Vec<(Duration, Target)> {
     let mut clock = Clock::new();
