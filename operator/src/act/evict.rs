@@ -133,24 +133,31 @@ impl Actor {
     async fn evict_all(&self, eviction: &Eviction) -> Vec<EvictionOutcome> {
         let pods: Vec<_> = eviction.victims.iter().map(|victim| &victim.pod).collect();
         let mut outcomes = vec![EvictionOutcome::NotTried; pods.len()];
+        // Where the API server has no time to look at a pod, the pod is not marked as refused, no other pods are evicted in place of these, and
+        // the rest of them need not be asked about.
+        let note_unknown = |pod: &PodRef, failure: &Failure| {
+            tracing::warn!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "not known whether it may be evicted");
+        };
         // First find out whether all evictions would be allowed: once one pod is evicted, the others are needed too.
-        for place in self.over_budget(&pods).await {
-            outcomes[place] = EvictionOutcome::Refused;
+        match self.over_budget(&pods).await {
+            Ok(refused) => refused
+                .into_iter()
+                .for_each(|place| outcomes[place] = EvictionOutcome::Refused),
+            Err((pod, failure)) => {
+                note_unknown(pod, &failure);
+                return outcomes;
+            }
         }
         let within_budget = (0..pods.len()).filter(|place| outcomes[*place] == EvictionOutcome::NotTried);
-        let within_budget: Vec<_> = within_budget.collect();
-        let asked = within_budget
-            .iter()
-            .map(|place| patiently(|| self.evict(pods[*place], How::DryRun)));
+        let asked = within_budget.map(|place| {
+            let pod = pods[place];
+            async move { (place, pod, patiently(|| self.evict(pod, How::DryRun)).await) }
+        });
         let mut answers = some_at_once(asked.collect());
-        for place in &within_budget {
-            let (place, pod) = (*place, pods[*place]);
-            let Some(answer) = answers.next().await else { break };
+        while let Some((place, pod, answer)) = answers.next().await {
             match answer {
-                // The API server did not look at the pod. So no pod is marked as refused, and no other pods are evicted in place of these.
-                // The rest of them need not be asked about.
                 Err(failure) if failure.is_passing() => {
-                    tracing::warn!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "not known whether it may be evicted");
+                    note_unknown(pod, &failure);
                     return outcomes;
                 }
                 Err(failure) if !failure.is_gone() => {

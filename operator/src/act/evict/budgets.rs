@@ -107,13 +107,16 @@ impl Budgets {
 }
 
 impl Actor {
-    /// Returns the places of the pods that disruption budgets do not allow to evict together.
-    pub(super) async fn over_budget(&self, pods: &[&PodRef]) -> Vec<usize> {
+    /// Returns the places of the pods that disruption budgets do not allow to evict together. Fails once the API server has no time for one of
+    /// the pods, which is returned with the failure.
+    pub(super) async fn over_budget<'p>(&self, pods: &[&'p PodRef]) -> Result<Vec<usize>, (&'p PodRef, Failure)> {
         let (mut labelled, mut refused) = (Vec::<Labelled>::new(), Vec::new());
-        let asked = pods.iter().map(|pod| patiently(|| self.pod(pod))).collect();
-        let mut found = some_at_once(asked);
-        for (place, pod) in pods.iter().enumerate() {
-            let Some(found) = found.next().await else { break };
+        let asked = pods.iter().enumerate().map(|(place, pod)| {
+            let pod = *pod;
+            async move { (place, pod, patiently(|| self.pod(pod)).await) }
+        });
+        let mut answers = some_at_once(asked.collect());
+        while let Some((place, pod, found)) = answers.next().await {
             match found {
                 Ok(found) if found.metadata.labels.len() > MOST_LABELS => refused.push(place),
                 Ok(found) => {
@@ -121,6 +124,7 @@ impl Actor {
                     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
                     labelled.push((place, Arc::clone(&pod.namespace), labels));
                 }
+                Err(failure) if failure.is_passing() => return Err((pod, failure)),
                 // The pod is gone, or nothing is known of it. The API server is asked anyway before the pod is evicted.
                 Err(_) => {}
             }
@@ -136,7 +140,7 @@ impl Actor {
                 None => refused.extend(here.iter().map(|(place, ..)| *place)),
             }
         }
-        refused
+        Ok(refused)
     }
 
     /// Returns which of these pods the budgets of their namespace do not allow to evict; none if the budgets cannot be read.

@@ -230,6 +230,48 @@ async fn what_fails_for_the_moment_is_no_refusal() {
     }
 }
 
+/// A gang may have hundreds of pods, and the API server is asked about each for some seconds.
+#[tokio::test(start_paused = true)]
+async fn no_further_pods_are_asked_about_once_the_api_server_has_no_time_for_one() {
+    const VICTIMS: usize = 200;
+    for has_time_for_reads in [false, true] {
+        let refused = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&refused);
+        let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let is_read = request.method() == http::Method::GET;
+            let (code, answer) = if request.uri().path().ends_with("/poddisruptionbudgets") {
+                (200, json!({"metadata": {}, "items": []}))
+            } else if is_read && has_time_for_reads {
+                (200, unplaced("1"))
+            } else {
+                counted.fetch_add(1, Ordering::Relaxed);
+                (
+                    429,
+                    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 429,
+                    "message": "Too many requests, please try again later.", "reason": "TooManyRequests"}),
+                )
+            };
+            let body = kube::client::Body::from(answer.to_string().into_bytes());
+            let answer = http::Response::builder().status(code).body(body);
+            async { answer }
+        });
+        let victim = || Victim {
+            pod: pod(),
+            reason: Happening::Reclaimed,
+            message: String::new(),
+        };
+        let eviction = Eviction {
+            victims: std::iter::repeat_with(victim).take(VICTIMS).collect(),
+            waiting: pod(),
+            queue: "q".into(),
+        };
+        let outcomes = actor(kube::Client::new(server, "default")).0.evict_all(&eviction).await;
+        assert_eq!(outcomes, [EvictionOutcome::NotTried; VICTIMS]);
+        let refused = refused.load(Ordering::Relaxed);
+        assert!(refused < VICTIMS, "{has_time_for_reads} {refused}");
+    }
+}
+
 /// A pod that is sent back keeps what it has for one second, not for its own grace period. A pod that makes room ends with its own grace
 /// period.
 #[tokio::test]
