@@ -32,7 +32,8 @@ worded! {
         ResourceClaimShared = "ResourceClaimShared",
         /// The selectors of the pod's claims take long to evaluate, and that is done some at a time, namespace by namespace.
         SelectorsNotEvaluated = "SelectorsNotEvaluated",
-        /// No device that is there is what the pod's claims select.
+        /// No device that is there is what the pod's claims select, or only devices that are no cards, where cards may come for another
+        /// alternative.
         NoDeviceSelected = "NoDeviceSelected",
         /// The card that the pod names is none of those that its claims select.
         NoClaimForCard = "NoClaimForCard",

@@ -181,17 +181,18 @@ impl Devices {
     }
 
     /// Returns what a request leaves; none where it is for other devices than cards, or only looks at devices (admin access). Alternatives
-    /// for which no device exists are passed over, as the scheduler does.
+    /// for which no device exists are passed over, as the scheduler does; but not where only other devices are left and what comes for them
+    /// may be cards, which the scheduler would then give in their place.
     pub(super) fn request(&mut self, request: &Request, steps: &Steps) -> Result<Option<RequestAsked>, Problem> {
         let forms = request.exactly.iter().chain(&request.first_available);
         let forms: Vec<_> = forms.filter(|form| !form.admin_access).collect();
         let (mut choices, mut are_others, mut is_there) = (Vec::new(), false, forms.is_empty());
         let mut mixes = false;
-        let mut first_lack = None;
+        let mut lacking = Vec::new();
         for form in &forms {
             match self.choices(form, steps) {
                 Err(Problem::NoDevice(why)) => {
-                    first_lack.get_or_insert(why);
+                    lacking.push((*form, why));
                     continue;
                 }
                 Err(unknown @ (Problem::Unclear(_) | Problem::Unevaluated)) => return Err(unknown),
@@ -204,11 +205,20 @@ impl Devices {
             is_there = true;
         }
         if !is_there {
-            let why = first_lack.unwrap_or_default();
+            let why = lacking.into_iter().next().map(|(_, why)| why).unwrap_or_default();
             return Err(Problem::NoDevice(match &*forms {
                 [_] => why,
                 _ => format!("there is a device for none of its alternatives; of the first, {why}"),
             }));
+        }
+        if choices.is_empty() {
+            for (form, why) in lacking {
+                if self.may_be_cards(form, steps)? {
+                    let why =
+                        format!("one of its alternatives may be cards, and the others are none; of this one, {why}");
+                    return Err(Problem::NoDevice(why));
+                }
+            }
         }
         if are_others && !choices.is_empty() {
             return Err(Problem::Unclear("one of its alternatives is no card".to_owned()));
@@ -245,6 +255,16 @@ impl Devices {
             )));
         }
         Ok(of_cards().filter_map(|model| model.card.clone()).collect())
+    }
+
+    /// Whether devices that come later for a form, which nobody has now, may be cards: its class is not there, or has cards now, or no
+    /// devices at all.
+    fn may_be_cards(&self, form: &SubRequest, steps: &Steps) -> Result<bool, Problem> {
+        let Some((class, _)) = self.classes.get(&form.device_class_name) else {
+            return Ok(true);
+        };
+        let of_class = self.select(class, &[], steps)?;
+        Ok(of_class.is_empty() || of_class.iter().any(|model| model.card.is_some()))
     }
 
     /// Returns what a form leaves, ordered by the cards' names; empty where it leaves only other devices.

@@ -183,11 +183,16 @@ impl Devices {
         if bounds::excess([&claim.spec].into_iter()).is_some() {
             return false;
         }
-        let mut forms = forms_of(claim).filter(|form| is_looked_at(form));
-        forms.any(|form| {
+        let forms = claim.spec.devices.requests.iter().flat_map(|request| {
+            let exactly = request.exactly.iter().map(|form| (form, &form.selectors[..]));
+            // What may come for an alternative without devices depends on all devices of its class (`may_be_cards`).
+            exactly.chain(request.first_available.iter().map(|form| (form, &[][..])))
+        });
+        let mut forms = forms.filter(|(form, _)| is_looked_at(form));
+        forms.any(|(form, own)| {
             let class = self.classes.get(&form.device_class_name);
             class.is_some_and(|(class, _)| {
-                let expressions = self.expressions(class, &form.selectors, steps);
+                let expressions = self.expressions(class, own, steps);
                 expressions.is_none_or(|expressions| self.selections.may_select(&expressions, models, steps))
             })
         })

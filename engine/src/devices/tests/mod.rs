@@ -258,6 +258,35 @@ fn alternatives_keep_their_order_and_their_numbers() {
     assert!(why.contains("is no card"), "{why}");
 }
 
+/// The scheduler gives the cards as soon as they come, in place of the other devices.
+#[test]
+fn an_alternative_without_devices_that_may_be_cards_is_not_passed_over_for_other_devices() {
+    let (mut devices, _) = world();
+    devices.apply_class(class("empty", "device.driver == 'new.example.com'", None), 0);
+    let form = |class: &str, expression: &str| json!({"name": class.replace('.', "-"), "deviceClassName": class, "selectors": [{"cel": {"expression": expression}}]});
+    let other = form("fpga", "true");
+    let mut ask = |first: Value| {
+        let requests = json!([{"name": "r", "firstAvailable": [first, other]}]);
+        asked(&mut devices, &requests, &Value::Null)
+    };
+    let b300 = "device.attributes['gpu.nvidia.com'].productName.contains('B300')";
+    for may_be_cards in [
+        form("gpu.nvidia.com", b300),
+        form("empty", "true"),
+        form("missing", "true"),
+    ] {
+        let Err(Obstacle::NoDevice(why)) = ask(may_be_cards) else {
+            panic!("cards that come later would be free")
+        };
+        let start =
+            "claim gpus, request r: one of its alternatives may be cards, and the others are none; of this one, ";
+        assert!(why.starts_with(start), "{why}");
+    }
+    // A class that has other devices has no cards.
+    let faster = "device.attributes['fpga.example.com'].type == 'faster'";
+    assert_eq!(ask(form("fpga", faster)), Ok(vec![]));
+}
+
 #[test]
 fn several_requests_are_for_cards_of_their_own_unless_they_leave_the_same() {
     let (mut devices, _) = world();

@@ -181,3 +181,21 @@ fn who_was_held_for_claims_that_are_for_no_cards_is_told_that_it_is_let_in() {
     let said = let_in(&world.cluster, world.known("p"));
     assert_eq!(said, "let in: nothing that the pod asks for is charged to a queue");
 }
+
+/// Whether what may come are cards, the class says by the devices that it has, also by those that the claim does not select.
+#[test]
+fn who_waits_for_what_may_be_cards_is_judged_anew_when_its_class_has_other_devices() {
+    let mut world = world();
+    for class in ["accel", "fpga"] {
+        world.class(class, &format!("device.driver == '{class}.example.com'"), None);
+    }
+    world.slice("n2", "fpga.example.com", &json!([{"name": "f"}]));
+    let selectors = json!([{"cel": {"expression": "device.attributes['accel.example.com'].model == 'X'"}}]);
+    let forms = json!([{"name": "a", "deviceClassName": "accel", "selectors": selectors}, {"name": "f", "deviceClassName": "fpga"}]);
+    world.claim("c", &json!([{"name": "r", "firstAvailable": forms}]), &json!({}));
+    world.pod(&claiming(pod("p"), "c"));
+    assert_eq!(world.refusal_of("p"), "NoDeviceSelected");
+    let other = json!([{"name": "y", "attributes": {"model": {"string": "Y"}}}]);
+    world.slice("n1", "accel.example.com", &other);
+    assert_eq!(world.admit(), [("p".to_owned(), None)]);
+}
