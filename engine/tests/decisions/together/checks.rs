@@ -214,9 +214,11 @@ impl Run {
         if self.setting.hierarchy || self.setting.named_only {
             return;
         }
-        // Without guarantees, `capacity-card` limits by what queues say alone.
+        // Without guarantees, only `capacity` limits by what there is, unless pods are let in that wait for further nodes:
+        // docs/rules.md, **Queues**.
         let is_limited = |card: usize| {
-            self.setting.plugin == "capacity" || self.queues.iter().any(|queue| queue.guarantee[card] > 0)
+            let is_at_all = self.setting.plugin == "capacity" && !self.setting.on_quota;
+            is_at_all || self.queues.iter().any(|queue| queue.guarantee[card] > 0)
         };
         for card in (0..2).filter(|card| self.ready[*card] && is_limited(*card)) {
             let held = |allocated: &dyn Fn(usize) -> Amounts| -> i64 {
@@ -227,10 +229,10 @@ impl Run {
                 held(&|queue| before.queues[queue]),
                 held(&|queue| self.allocated(queue)),
             );
-            // Who is charged for no card goes where the scheduler says, where nobody asks nodes before: docs/rules.md, **Card quota**.
+            // Who is limited in the resource alone may get what others are guaranteed by name: docs/rules.md, **Card quota**.
             let is_anywhere =
                 |pod: &Pod| matches!(pod.spec.ask, Ask::Unnamed(_)) && pod.card.is_none() && pod.node == Some(card);
-            if self.setting.on_quota && self.pods.values().any(is_anywhere) {
+            if self.setting.unnamed == "charge" && self.pods.values().any(is_anywhere) {
                 continue;
             }
             assert!(
