@@ -21,8 +21,8 @@ pub(crate) struct KeptAway {
     pub labels: Vec<String>,
     /// The cards of those labels.
     pub cards: BTreeSet<CardId>,
-    /// Whether the labels do not suffice: they miss a node that the pod must not go to, or exclude every node where it may
-    /// go. The pod must then be given its node.
+    /// Whether the labels do not suffice: they miss a node that the pod must not go to, such a node may come (`could_exceed`), or they
+    /// exclude every node where the pod may go. The pod must then be given its node.
     pub is_open: bool,
 }
 
@@ -72,6 +72,35 @@ pub(crate) fn exceeds(cluster: &Cluster, task: &Task, alternative: &Alternative,
     let Some(requests) = open_requests(cluster, task) else {
         return false;
     };
+    let by_claims = claims_cards(task);
+    let there = |card: CardId, resource: ResourceId| {
+        // What a device plugin hands out there, the scheduler takes from the plugin.
+        let is_by_plugin = || {
+            let offer = node.offer().filter(|_| !by_claims);
+            offer.is_some_and(|offer| offer.by_plugin(Dimension::Resource(resource)) > 0)
+        };
+        if cluster.devices_apart(card) > 0 && !is_by_plugin() {
+            i64::MAX
+        } else {
+            node.card(card).map_or(0, NodeCard::all_devices)
+        }
+    };
+    let mut most = most_of(&requests, there).into_iter();
+    most.any(|(card, count)| count > charged(cluster, task, alternative, card))
+}
+
+/// Whether the scheduler could give a pod more of a card of an alternative than the alternative has, on a node that has as many as anybody
+/// likes. No label tells how many of a card a node has, and such a node may come at any time.
+pub(crate) fn could_exceed(cluster: &Cluster, task: &Task, alternative: &Alternative) -> bool {
+    let Some(requests) = open_requests(cluster, task) else {
+        return false;
+    };
+    let mut most = most_of(&requests, |_, _| i64::MAX).into_iter();
+    most.any(|(card, count)| alternative.has(card) && count > charged(cluster, task, alternative, card))
+}
+
+/// Returns the most that the scheduler could give of each card for these requests, where this many cards are there.
+fn most_of(requests: &[Wanted], there: impl Fn(CardId, ResourceId) -> i64) -> BTreeMap<CardId, i64> {
     // The scheduler gives what is settled in any case.
     let (settled, open): (Vec<_>, Vec<_>) = requests.iter().partition(|request| request.choices.len() == 1);
     let mut most = BTreeMap::<CardId, i64>::new();
@@ -80,24 +109,14 @@ pub(crate) fn exceeds(cluster: &Cluster, task: &Task, alternative: &Alternative,
         *sum = sum.saturating_add(*count);
     }
     let sure = most.clone();
-    let by_claims = claims_cards(task);
-    let there = |card: CardId, resource: ResourceId| {
-        // What a device plugin hands out there, the scheduler takes from the plugin.
-        let is_by_plugin = || {
-            let offer = node.offer().filter(|_| !by_claims);
-            offer.is_some_and(|offer| offer.by_plugin(Dimension::Resource(resource)) > 0)
-        };
-        let all = if cluster.devices_apart(card) > 0 && !is_by_plugin() {
-            i64::MAX
-        } else {
-            node.card(card).map_or(0, NodeCard::all_devices)
-        };
-        all.saturating_sub(sure.get(&card).copied().unwrap_or(0)).max(0)
+    let left = |card: CardId, resource: ResourceId| {
+        let taken = sure.get(&card).copied().unwrap_or(0);
+        there(card, resource).saturating_sub(taken).max(0)
     };
     for request in open {
         let mut of_request = BTreeMap::<CardId, i64>::new();
         for choice in &request.choices {
-            for (card, count) in could_be_given(choice, request, there) {
+            for (card, count) in could_be_given(choice, request, &left) {
                 let most = of_request.entry(card).or_default();
                 *most = count.max(*most);
             }
@@ -107,8 +126,7 @@ pub(crate) fn exceeds(cluster: &Cluster, task: &Task, alternative: &Alternative,
             *sum = sum.saturating_add(count);
         }
     }
-    most.into_iter()
-        .any(|(card, count)| count > charged(cluster, task, alternative, card))
+    most
 }
 
 /// Returns what the scheduler could give of a choice where this many cards are there. Where devices of several cards would

@@ -13,7 +13,7 @@ use super::device_room::provided_to;
 use super::node::{DeviceUse, Node, NodeCard, Offer, Supply};
 use super::pod::Pod;
 use crate::alternative::Alternative;
-use crate::amounts::{Amounts, Dimension, Totals};
+use crate::amounts::{Amounts, Dimension};
 use crate::devices::{DeviceCard, DeviceCount};
 use crate::discovery::{self, Problem};
 use crate::ids::NodeId;
@@ -156,21 +156,22 @@ pub fn device_label(card: &str) -> String {
     format!("{DEVICE_LABEL_PREFIX}{}", label_name(card))
 }
 
-/// Whether a node hands out cards in the way in which a pod asks for them: by a device plugin or as devices. With an alternative, the
-/// node must have each of its cards in that way. Without one, so must each card of the node whose resource the pod requests.
+/// Whether a node hands out cards in the way in which a pod asks for them: by a device plugin or as devices. What the pod requests must come
+/// from a device plugin, unless a class provides it. With an alternative, the node must also have each of its cards in the right way.
 pub(crate) fn are_supplied(cluster: &Cluster, task: &Task, alternative: Option<&Alternative>, node: &Node) -> bool {
     let Some(offer) = node.offer() else { return false };
     let by_plugin = |resource: ResourceId| offer.by_plugin(Dimension::Resource(resource));
+    let is_handed_out = |card: &NodeCard| {
+        requested(task, Dimension::Resource(card.resource)) == 0
+            || offer.has_plugin_for(card.resource)
+            || cluster.claimed.provides_cards(&card.found.resource)
+    };
+    if offer.has_devices() && !offer.cards.iter().all(is_handed_out) {
+        return false;
+    }
     let is_had = |card: CardId, is_had: &dyn Fn(&NodeCard) -> bool| node.card(card).is_some_and(is_had);
     match alternative {
-        None => offer.cards.iter().all(|card| {
-            let is_requested = requested(task).get(Dimension::Resource(card.resource)) > 0;
-            // The supply counts even where the plugin hands out nothing now: all its cards may be broken, and come back.
-            !is_requested
-                || card.supply != Supply::Devices
-                || by_plugin(card.resource) > 0
-                || cluster.claimed.provides_cards(&card.found.resource)
-        }),
+        None => true,
         Some(Alternative::Card(card)) => is_had(*card, &|card| match card.supply {
             Supply::Plugin | Supply::Both => true,
             // Where a device plugin hands something out by this resource, the scheduler takes it in place of devices.
@@ -178,49 +179,16 @@ pub(crate) fn are_supplied(cluster: &Cluster, task: &Task, alternative: Option<&
         }),
         Some(Alternative::Set(set)) => {
             let is_claimed = |card| is_had(card, &|card| card.supply != Supply::Plugin);
-            let is_requested = |(card, count): (CardId, i64)| {
-                is_had(card, &|card| {
-                    card.supply != Supply::Devices && by_plugin(card.resource) >= count
-                })
-            };
+            let is_requested = |(card, _)| is_had(card, &|card| card.supply != Supply::Devices);
             set.claimed().all(|(card, _)| is_claimed(card))
                 && set.requested().is_none_or(is_requested)
-                && !provided_to(task).any(|resource| by_plugin(resource) > 0)
+                && !provided_to(task).any(|(resource, _)| by_plugin(resource) > 0)
         }
     }
 }
 
-/// Returns how many of a resource pods have from a node's device plugin, of the `used` that pods hold of the node, and how many the
-/// plugin has. That is for a node that has cards of this resource as devices too, and for a pod that requests the resource and gets it
-/// from the plugin. None where the pod gets devices or does not request the resource, and where the node has no such devices.
-pub(crate) fn of_plugin(
-    cluster: &Cluster,
-    task: &Task,
-    alternative: Option<&Alternative>,
-    node: &Node,
-    used: &Totals,
-    dimension: Dimension,
-) -> Option<(i128, i128)> {
-    let offer = node.offer().filter(|offer| offer.has_devices())?;
-    // What a pod requests beside claims for cards is compared with its alternative (`are_supplied`).
-    if alternative.is_some_and(|own| own.set().is_some()) || requested(task).get(dimension) == 0 {
-        return None;
-    }
-    let of_it = |card: &&NodeCard| Dimension::Resource(card.resource) == dimension && card.supply != Supply::Plugin;
-    let mut devices = offer.cards.iter().filter(of_it).peekable();
-    let by_plugin = offer.by_plugin(dimension);
-    let resource = &devices.peek()?.found.resource;
-    if by_plugin == 0 && cluster.claimed.provides_cards(resource) {
-        return None;
-    }
-    // Cards that the node has in both ways are most likely the same, whichever way they are in use.
-    let claimed = devices.filter(|card| card.supply == Supply::Devices);
-    let claimed: i128 = claimed.map(|card| used.get(Dimension::Card(card.card))).sum();
-    Some((used.get(dimension) - claimed, by_plugin.into()))
-}
-
-/// Returns what a pod holds of its node, without the cards that the node has as devices alone: nothing of these comes from a device
-/// plugin.
+/// Returns what of its request a pod gives back to its node and the node's device plugins once it goes, in the way in which
+/// [`compared`](super::compared::compared) counts what is in use: without the cards that the node has as devices alone.
 pub(crate) fn without_devices(cluster: &Cluster, pod: &Pod) -> Arc<Amounts> {
     let request = pod.request();
     let offer = pod.room.and_then(|node| cluster.node(node).offer());
@@ -228,16 +196,24 @@ pub(crate) fn without_devices(cluster: &Cluster, pod: &Pod) -> Arc<Amounts> {
         return Arc::clone(request);
     };
     let others = request.iter().map(|(dimension, amount)| {
-        let of_it =
-            |card: &&NodeCard| Dimension::Resource(card.resource) == dimension && card.supply == Supply::Devices;
-        let devices = offer.cards.iter().filter(of_it);
-        let claimed: i64 = devices.map(|card| request.get(Dimension::Card(card.card))).sum();
-        (dimension, amount - claimed)
+        let devices: i64 = devices_alone(offer, dimension).map(|card| request.get(card)).sum();
+        (dimension, amount - devices)
     });
     Arc::new(others.collect())
 }
 
-/// Returns what a task requests as resources, without what it claims.
-fn requested(task: &Task) -> &Amounts {
-    task.claimed.as_ref().map_or(&task.request, |claimed| &claimed.others)
+/// Returns the cards that a node has as devices alone, of those that a resource counts. Cards that it has in both ways are left out: they are
+/// most likely the same, whichever way they are in use.
+pub(super) fn devices_alone(offer: &Offer, resource: Dimension) -> impl Iterator<Item = Dimension> + '_ {
+    let is_one =
+        move |card: &&NodeCard| Dimension::Resource(card.resource) == resource && card.supply == Supply::Devices;
+    offer.cards.iter().filter(is_one).map(|card| Dimension::Card(card.card))
+}
+
+/// Returns how much of a resource a task requests, without what it claims. The scheduler takes it from a node's device plugin where it can,
+/// also where a class provides it.
+pub(super) fn requested(task: &Task, dimension: Dimension) -> i64 {
+    let own = task.claimed.as_ref().map_or(&task.request, |claimed| &claimed.others);
+    let provided = provided_to(task).filter(|(resource, _)| Dimension::Resource(*resource) == dimension);
+    own.get(dimension).max(provided.map(|(_, count)| count).sum())
 }

@@ -13,7 +13,7 @@ use crate::alternative::{Alternative, CardSet};
 use crate::amounts::{Amounts, Dimension};
 use crate::devices::{ClaimDemand, ClaimKey, DeviceDemand, Meant, Named, Room};
 use crate::ids::PodId;
-use crate::names::ResourceId;
+use crate::names::{CardId, ResourceId};
 use crate::steps::Steps;
 use crate::task::Task;
 
@@ -325,7 +325,7 @@ impl Cluster {
 
 /// Whether a node's device plugin hands out what is asked for. The scheduler then takes it from there.
 fn is_by_plugin(demand: &ClaimDemand, node: &Node) -> bool {
-    let resource = demand.provided.map(Dimension::Resource);
+    let resource = demand.provided.map(|(resource, _)| Dimension::Resource(resource));
     resource.is_some_and(|resource| node.offer().is_some_and(|offer| offer.by_plugin(resource) > 0))
 }
 
@@ -345,8 +345,8 @@ pub(crate) fn may_fail(task: &Task) -> bool {
     demand(task).is_some_and(|demand| demand.claims.iter().any(ClaimDemand::may_fail))
 }
 
-/// Returns the resources, of those that classes provide, by which a task requests devices that it has not been given yet.
-pub(crate) fn provided_to(task: &Task) -> impl Iterator<Item = ResourceId> + '_ {
+/// Returns the resources, of those that classes provide, by which a task requests devices that it has not been given yet, and how many.
+pub(crate) fn provided_to(task: &Task) -> impl Iterator<Item = (ResourceId, i64)> + '_ {
     let claims = demand(task).into_iter().flat_map(|demand| &demand.claims);
     claims.filter_map(|claim| claim.provided)
 }
@@ -379,8 +379,14 @@ pub(crate) fn devices_there(task: &Task, node: &Node, dimension: Dimension) -> i
         .unwrap_or(0)
 }
 
-/// Whether a node hands a resource out only as devices, so that a task's claims decide whether there is room.
-pub(crate) fn is_judged_by_devices(task: &Task, node: &Node, dimension: Dimension) -> bool {
+/// Whether a node's devices decide whether there is room for what a task claims of a dimension: the node has some of it as devices alone,
+/// and none in both ways that the task may claim.
+pub(super) fn is_judged_by_devices(
+    task: &Task,
+    alternative: Option<&Alternative>,
+    node: &Node,
+    dimension: Dimension,
+) -> bool {
     if demand(task).is_none() {
         return false;
     }
@@ -393,6 +399,12 @@ pub(crate) fn is_judged_by_devices(task: &Task, node: &Node, dimension: Dimensio
             return task.alternatives.len() == 1 && of_card.all(|card| card.supply == Supply::Devices);
         }
     };
-    let mut of_resource = cards.filter(|card| card.resource == resource).peekable();
-    of_resource.peek().is_some() && of_resource.all(|card| card.supply == Supply::Devices)
+    let may_be_claimed = |card: CardId| match alternative {
+        None => true,
+        Some(Alternative::Card(own)) => *own == card,
+        Some(Alternative::Set(set)) => set.claimed().any(|(own, _)| own == card),
+    };
+    let of_resource = || cards.clone().filter(|card| card.resource == resource);
+    of_resource().any(|card| card.supply == Supply::Devices)
+        && !of_resource().any(|card| card.supply == Supply::Both && may_be_claimed(card.card))
 }

@@ -15,6 +15,7 @@ mod changes;
 pub(crate) mod choice;
 mod claimed_cards;
 pub(crate) mod claiming;
+pub(crate) mod compared;
 pub mod constraints;
 mod controller;
 pub(crate) mod deadlines;

@@ -162,6 +162,13 @@ impl Offer {
         plain.unwrap_or(&self.allocatable).get(dimension)
     }
 
+    /// Whether the node has a resource of cards by a device plugin. It counts as having it even where the plugin hands out nothing now:
+    /// all its cards may be broken, and come back.
+    pub(super) fn has_plugin_for(&self, resource: ResourceId) -> bool {
+        let mut cards = self.cards.iter().filter(|card| card.resource == resource);
+        cards.any(|card| card.supply != Supply::Devices) || self.by_plugin(Dimension::Resource(resource)) > 0
+    }
+
     /// Returns the value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
         let found = self.labels.binary_search_by(|(name, _)| (**name).cmp(key));

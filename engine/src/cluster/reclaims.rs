@@ -372,7 +372,8 @@ impl Cluster {
         let Some(id) = self.pod_with_uid(uid) else { return };
         if outcome == EvictionOutcome::Evicted {
             // The time in which an eviction has to take effect begins with the API server's answer, not with the decision:
-            // asking for hundreds of pods of one gang may take most of that time.
+            // asking for hundreds of pods of one gang may take most of that time, or more. Then nothing seemed to be on its
+            // way to queues that have looked since, and they have to look again.
             if let Some(marks) = self.mark_pod(id).filter(|marks| marks.eviction.since.is_some()) {
                 marks.eviction.since = Some(now);
                 self.stirred += 1;

@@ -4,12 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crds::configuration::AdmitOn;
+
 use super::effort::{Effort, LOOK_AT_NODE};
 use super::fit::nodes_for;
 use super::narrow;
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
-use crate::cluster::choice::{KeptAway, exceeds, open_requests};
+use crate::cluster::choice::{KeptAway, could_exceed, exceeds, open_requests};
 use crate::cluster::device_cards::device_label;
 use crate::cluster::device_room::may_fail;
 use crate::cluster::node::Node;
@@ -20,16 +22,18 @@ use crate::task::{Task, Wanted};
 const MOST_AVOIDED: usize = 16;
 
 /// Whether labels alone lead a pod of this shape to this alternative, and to no other or further cards: then it may be let in
-/// without a node. False where too many steps were spent already to know.
+/// without a node. With `off_gpu_nodes`, only labels of other nodes than GPU nodes count. False where too many steps were spent already
+/// to know.
 pub(super) fn is_selectable(
     cluster: &Cluster,
     shape: &Shape,
     alternative: Option<&Alternative>,
+    off_gpu_nodes: bool,
     effort: &Effort,
 ) -> bool {
     alternative.is_none_or(|alternative| {
         !effort.is_spent()
-            && narrow::labels_of(cluster, shape, alternative, effort).is_some()
+            && narrow::labels_of(cluster, shape, alternative, off_gpu_nodes, effort).is_some()
             && !kept_away(cluster, shape, alternative, effort).is_open
     })
 }
@@ -81,7 +85,8 @@ fn find_kept_away(cluster: &Cluster, task: &Task, alternative: &Alternative) -> 
             .iter()
             .map(|card| device_label(cluster.names().card_name(*card)))
             .collect(),
-        is_open: false,
+        // Where no node is asked (`admitOn: quota`), the pod would have to wait for one, and an autoscaler would add none.
+        is_open: cluster.configuration().cardgate.admit_on == AdmitOn::Fit && could_exceed(cluster, task, alternative),
         cards,
     };
     let (mut may, mut may_without_label) = (false, false);

@@ -8,7 +8,7 @@ use crds::configuration::{AdmitOn, CrossQuota, Enforcement};
 use crds::scoring_strategy::ScoringStrategy;
 
 use super::effort::Effort;
-use super::fit::{self, NodeSearch};
+use super::fit::NodeSearch;
 use super::{Grant, choice};
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
@@ -46,20 +46,11 @@ pub(super) fn governs(cluster: &Cluster, shape: &Shape) -> bool {
 }
 
 /// Whether pods of this shape, with this alternative, wait until a node that is there takes them. For an autoscaler (`admitOn: quota`)
-/// they don't, except where `CrossQuota` decides where they go, and they can't go to nodes without GPU that it adds: those have no quota,
-/// but of cards that GPU nodes alone have, it would add none there.
+/// they don't, except where `CrossQuota` decides where they go, and no labels lead them to nodes without GPU. Such nodes have no quota,
+/// and an autoscaler adds them; but none with cards that, in the way the pods ask for them, GPU nodes alone have.
 pub(super) fn asks_nodes(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, effort: &Effort) -> bool {
-    if cluster.configuration().cardgate.admit_on != AdmitOn::Quota {
-        return true;
-    }
-    if !governs(cluster, shape) {
-        return false;
-    }
-    let nodes = alternative.map_or(&[][..], |alternative| fit::nodes_for(cluster, Some(alternative)));
-    effort.spend(nodes.len());
-    let has_others = || nodes.iter().any(|node| !cluster.gpu_nodes().contains(*node));
-    let may_be_added = alternative.is_none() || !effort.is_spent() && has_others();
-    !may_be_added || !choice::is_selectable(cluster, shape, alternative, effort)
+    let on_quota = cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
+    !on_quota || governs(cluster, shape) && !choice::is_selectable(cluster, shape, alternative, true, effort)
 }
 
 /// Returns what pods of this shape ask of the quotas of GPU nodes, where these decide.

@@ -7,16 +7,16 @@ use crate::alternative::Alternative;
 use crate::amounts::{Dimension, Totals};
 use crate::cluster::Cluster;
 use crate::cluster::choice;
+use crate::cluster::compared::{Compared, compared};
 use crate::cluster::constraints::Mismatch;
-use crate::cluster::device_cards::{are_supplied, of_plugin};
-use crate::cluster::device_room::{devices_there, has_devices_elsewhere, is_judged_by_devices};
+use crate::cluster::device_cards::are_supplied;
+use crate::cluster::device_room::has_devices_elsewhere;
 use crate::cluster::node::{Node, Offer, Supply};
 use crate::cluster::waiting::{Refused, Shape};
 use crate::ids::NodeId;
 use crate::names::CardId;
 use crate::reason::{Cure, Reason};
 use crate::steps::Steps;
-use crate::task::Task;
 
 /// A search for a node that goes on where the last search for the same shape ended: a node that had no room then has none now,
 /// unless the node has changed since.
@@ -60,8 +60,8 @@ pub(super) enum Answer {
     /// Excluded because a selector of the pod's claims fails on one of the node's devices, and the scheduler would give up on the
     /// pod there.
     FailsSelector,
-    /// Excluded because the node hands its cards out in another way than the pod asks for them: by a device plugin, or as devices
-    /// to be claimed.
+    /// Excluded because the node hands a card out in another way than the pod asks for it, by claim or beside its claims: by a device
+    /// plugin, or as devices to be claimed.
     GivesOtherwise,
     /// The node is gone, or means another resource by the card's name.
     Unrelated,
@@ -173,7 +173,7 @@ impl NodeSearch {
     }
 
     fn ask(&mut self, cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, node: NodeId) -> bool {
-        if self.among == Among::WithoutGpu && (cluster.gpu_nodes().contains(node) || has_gpu_label(cluster, node)) {
+        if self.among == Among::WithoutGpu && counts_as_gpu_node(cluster, node) {
             return false;
         }
         self.ask_gpu_node(cluster, shape, alternative, node)
@@ -248,10 +248,10 @@ pub(super) fn takes_devices(cluster: &Cluster, alternative: Option<&Alternative>
     card.is_some_and(|card| card.supply == Supply::Devices)
 }
 
-/// Whether a node carries the label of GPU nodes, rightly or not: pods that are kept off GPU nodes can't go there.
-pub(super) fn has_gpu_label(cluster: &Cluster, node: NodeId) -> bool {
-    let offer = cluster.node(node).offer();
-    offer.is_some_and(|offer| offer.label(GPU_NODE_LABEL).is_some())
+/// Whether a node is a GPU node, or carries the label of GPU nodes wrongly: pods that are kept off GPU nodes can't go there either way.
+pub(super) fn counts_as_gpu_node(cluster: &Cluster, node: NodeId) -> bool {
+    let has_label = |offer: &Offer| offer.label(GPU_NODE_LABEL).is_some();
+    cluster.gpu_nodes().contains(node) || cluster.node(node).offer().is_some_and(has_label)
 }
 
 /// Whether the pod may run on a node, whatever room and quota the node has.
@@ -320,55 +320,15 @@ pub(super) fn has_room(
     if is_plain(shape, offer) {
         return offer.has_room_for(request, used);
     }
-    request.iter().all(|(dimension, asked)| {
-        let left = left_for(cluster, shape, alternative, node, used, dimension);
-        left.is_none_or(|left| i128::from(asked) <= left)
+    request.iter().all(|asked| {
+        let mut parts = compared(cluster, &shape.task, alternative, node, used, asked);
+        parts.all(|part| part.is_enough())
     })
 }
 
 /// Whether the node's totals alone say what it has for the pod: the pod claims nothing, and the node has no cards as devices.
 pub(super) fn is_plain(shape: &Shape, offer: &Offer) -> bool {
     shape.task.claimed.is_none() && !offer.has_devices()
-}
-
-/// Returns how much of something a node has left for a pod where pods hold `used`. None where its devices decide that, which are
-/// asked elsewhere.
-pub(super) fn left_for(
-    cluster: &Cluster,
-    shape: &Shape,
-    alternative: Option<&Alternative>,
-    node: &Node,
-    used: &Totals,
-    dimension: Dimension,
-) -> Option<i128> {
-    let of_plugin = of_plugin(cluster, &shape.task, alternative, node, used, dimension);
-    if of_plugin.is_none() && is_judged_by_devices(&shape.task, node, dimension) {
-        return None;
-    }
-    let (used, there) = of_plugin.unwrap_or_else(|| in_number(&shape.task, node, used, dimension));
-    Some(there - used)
-}
-
-/// Returns how much of something is in use where pods hold `used` of a node, and how much there is, as both are compared for a pod.
-/// Where single devices decide whether the pod fits, both are only numbers of devices.
-pub(crate) fn compared(
-    cluster: &Cluster,
-    shape: &Shape,
-    alternative: Option<&Alternative>,
-    node: &Node,
-    used: &Totals,
-    dimension: Dimension,
-) -> (i128, i128) {
-    let of_plugin = of_plugin(cluster, &shape.task, alternative, node, used, dimension);
-    of_plugin.unwrap_or_else(|| in_number(&shape.task, node, used, dimension))
-}
-
-/// Returns how much of something is in use on a node, and how much the node has, in its totals: device plugin and devices together.
-/// For a pod with claims, devices that are kept from new pods count among what the node has, since other pods may hold them.
-fn in_number(task: &Task, node: &Node, used: &Totals, dimension: Dimension) -> (i128, i128) {
-    let devices = task.claimed.as_ref().map(|_| devices_there(task, node, dimension));
-    let amount = node.offer().map_or(0, |offer| offer.amount(dimension));
-    (used.get(dimension), amount.max(devices.unwrap_or(0)).into())
 }
 
 /// Returns what a node says to a pod, its devices included; these are searched with the given steps.
@@ -423,13 +383,14 @@ fn scarcest(cluster: &Cluster, alternative: &Alternative) -> Option<CardId> {
     }
 }
 
-/// Returns what a node lacks of a pod's request. None where the node could not take the pod whatever came free on it.
+/// Returns what a node lacks of a pod's request, each part with the dimension that it is of. None where the node could not take the pod
+/// whatever came free on it.
 pub(crate) fn lacking(
     cluster: &Cluster,
     shape: &Shape,
     alternative: Option<&Alternative>,
     id: NodeId,
-) -> Option<Vec<(Dimension, i128)>> {
+) -> Option<Vec<(Dimension, Compared)>> {
     let node = cluster.node(id);
     if !matches!(
         ask(cluster, shape, alternative, node),
@@ -438,17 +399,12 @@ pub(crate) fn lacking(
         return None;
     }
     let request = shape.task.request_with(alternative);
-    let missing = request.iter().map(|(dimension, asked)| {
-        let (used, all) = compared(cluster, shape, alternative, node, &node.used, dimension);
-        (dimension, used + i128::from(asked) - all, all)
+    let missing = request.iter().flat_map(|asked| {
+        let parts = compared(cluster, &shape.task, alternative, node, &node.used, asked);
+        parts.map(move |part| (asked.0, part))
     });
-    let missing: Vec<_> = missing.filter(|(_, missing, _)| *missing > 0).collect();
+    let missing: Vec<_> = missing.filter(|(_, part)| part.missing() > 0).collect();
     // More than the whole node has can never come free.
-    let possible = missing
-        .iter()
-        .all(|(dimension, _, all)| i128::from(request.get(*dimension)) <= *all);
-    possible.then(|| {
-        let missing = missing.into_iter();
-        missing.map(|(dimension, missing, _)| (dimension, missing)).collect()
-    })
+    let possible = missing.iter().all(|(_, part)| part.asked <= part.there);
+    possible.then_some(missing)
 }

@@ -122,7 +122,7 @@ pub(super) fn admission(cluster: &Cluster, id: PodId, grant: &Grant, effort: &Ef
     let alternative = grant.alternative.as_ref();
     let labels = alternative.and_then(|alternative| match grant.node {
         Some(node) => narrow::labels_on(cluster, node, alternative),
-        None => narrow::labels_of(cluster, shape, alternative, effort),
+        None => narrow::labels_of(cluster, shape, alternative, grant.off_gpu_nodes, effort),
     });
     let kept_away = alternative.map(|own| choice::kept_away(cluster, shape, own, effort));
     let kept_away = kept_away.unwrap_or_default();

@@ -23,30 +23,49 @@ pub(super) fn labels_on<'a>(cluster: &'a Cluster, node: NodeId, alternative: &Al
     })
 }
 
-/// Returns the labels that make up the names of an alternative's cards, taken from the first node that the pod may select and
-/// that has the cards as the pod asks for them, whatever room it has. Where there is no such node, takes the labels of nodes that
-/// are gone. None where the pod excludes these nodes, or no node has all the cards.
+/// Returns the labels that make up the names of an alternative's cards, taken from the first node whose labels the pod may get,
+/// whatever room it has. Where there is no such node, takes the labels of nodes that are gone, except for a pod that is kept off GPU
+/// nodes: those may have been GPU nodes. None where the pod excludes these nodes, or no node has all the cards.
 pub(super) fn labels_of<'a>(
     cluster: &'a Cluster,
     shape: &Shape,
     alternative: &Alternative,
+    off_gpu_nodes: bool,
     effort: &Effort,
 ) -> Option<Cow<'a, Labels>> {
-    let nodes = fit::nodes_for(cluster, Some(alternative)).iter();
-    let nodes = nodes.inspect(|_| effort.look_at_node(shape));
-    let mut on_nodes = nodes.filter_map(|node| labels_supplied(cluster, shape, alternative, cluster.node(*node)));
+    let mut nodes = fit::nodes_for(cluster, Some(alternative)).iter();
     let remembered = || {
         let is_gone = |card| cluster.card(card).is_some_and(|card| card.nodes.is_empty());
         let meaning = |card| cluster.card(card)?.meaning.as_ref();
         let labels = labels(alternative, |card| meaning(card).map(|meaning| &*meaning.labels));
-        labels.filter(|_| !alternative.all(|card| !is_gone(card)))
+        let labels = labels.filter(|_| !off_gpu_nodes && !alternative.all(|card| !is_gone(card)));
+        labels.filter(|labels| shape.constraints.may_select(labels))
     };
-    let may_select = |labels: &Cow<'a, Labels>| shape.constraints.may_select(labels);
-    on_nodes.find(may_select).or_else(|| remembered().filter(may_select))
+    let on_nodes = nodes.find_map(|node| labels_for(cluster, shape, alternative, off_gpu_nodes, *node, effort));
+    on_nodes.or_else(remembered)
+}
+
+/// Returns the labels of an alternative's cards on a node, where a pod may get these labels: the node has the cards as the pod asks for
+/// them, the pod may select the labels, and the pod is not kept off the node as off all GPU nodes (`off_gpu_nodes`).
+pub(super) fn labels_for<'a>(
+    cluster: &'a Cluster,
+    shape: &Shape,
+    alternative: &Alternative,
+    off_gpu_nodes: bool,
+    node: NodeId,
+    effort: &Effort,
+) -> Option<Cow<'a, Labels>> {
+    if off_gpu_nodes && fit::counts_as_gpu_node(cluster, node) {
+        effort.spend(1);
+        return None;
+    }
+    effort.look_at_node(shape);
+    let labels = labels_supplied(cluster, shape, alternative, cluster.node(node))?;
+    shape.constraints.may_select(&labels).then_some(labels)
 }
 
 /// Returns the labels of an alternative's cards on a node that has them as the pod asks for them.
-pub(super) fn labels_supplied<'a>(
+fn labels_supplied<'a>(
     cluster: &Cluster,
     shape: &Shape,
     alternative: &Alternative,

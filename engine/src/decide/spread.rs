@@ -1,6 +1,8 @@
 //! Pods that are let in without a node (`admitOn: quota`): to which set of labels each is narrowed, where nodes have its card by several.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::effort::Effort;
@@ -9,6 +11,7 @@ use super::{fit, narrow};
 use crate::alternative::Alternative;
 use crate::amounts::Totals;
 use crate::cluster::Cluster;
+use crate::cluster::compared::compared;
 use crate::cluster::node::Node;
 use crate::cluster::waiting::Shape;
 use crate::ids::{NodeId, PodId};
@@ -20,6 +23,9 @@ use crate::ids::{NodeId, PodId};
 pub(super) struct Spread {
     /// What those pods request that were narrowed to a node's labels and are not placed yet; found out when it is first needed.
     requested: Option<HashMap<NodeId, Totals>>,
+    /// The searches for the nodes whose labels they get: one for all pods that are alike. What nodes get back within a round, of what was
+    /// set aside for a pod that went elsewhere, is found in the next one.
+    searches: HashMap<Alike, Search>,
 }
 
 impl Spread {
@@ -50,7 +56,13 @@ impl Spread {
         }
         let shape = Arc::clone(&pod.waits.as_ref()?.shape);
         let requested = self.requested.get_or_insert_with(|| cluster.requested_by_narrowed());
-        let (node, has_room) = best(cluster, &shape, &alternative, off_gpu_nodes, requested, effort)?;
+        let pods = Alike {
+            shape: Arc::clone(&shape),
+            alternative: alternative.clone(),
+            off_gpu_nodes,
+        };
+        let search = self.searches.entry(pods.clone()).or_default();
+        let (node, has_room) = search.best(cluster, &pods, requested, effort)?;
         if has_room {
             cluster.note_narrowed(id, node);
             let sums = requested.entry(node).or_default();
@@ -61,42 +73,111 @@ impl Spread {
     }
 }
 
-/// Returns the node whose labels a pod is narrowed to, and whether that node has room for the pod beside what others requested. Nodes
-/// with room go first, then nodes where the pod may run, then all others. Among equals, nodes go first where the pod takes no device
-/// that other pods could claim. A pod that is kept off GPU nodes (`off_gpu_nodes`) gets the labels of none of these.
-fn best(
-    cluster: &Cluster,
-    shape: &Shape,
-    alternative: &Alternative,
+/// Pods that each node takes alike: they are of one queue, namespace, priority and strategy of `CrossQuota`, ask for the same and say the
+/// same about nodes, in whatever group they are.
+#[derive(Debug, Clone)]
+struct Alike {
+    /// The shape of one of them.
+    shape: Arc<Shape>,
+    alternative: Alternative,
+    /// Whether they get the labels of no GPU node.
     off_gpu_nodes: bool,
-    requested: &HashMap<NodeId, Totals>,
-    effort: &Effort,
-) -> Option<(NodeId, bool)> {
-    let mut best: Option<((bool, bool, bool), NodeId)> = None;
-    for id in fit::nodes_for(cluster, Some(alternative)) {
-        if effort.is_spent() {
-            break;
-        }
-        effort.look_at_node(shape);
-        if off_gpu_nodes && (cluster.gpu_nodes().contains(*id) || fit::has_gpu_label(cluster, *id)) {
-            continue;
-        }
-        let node = cluster.node(*id);
-        let labels = narrow::labels_supplied(cluster, shape, alternative, node);
-        if !labels.is_some_and(|labels| shape.constraints.may_select(&labels)) {
-            continue;
-        }
-        let may_run = fit::may_run_on(cluster, shape, Some(alternative), *id);
-        let has_room = may_run && has_room_beside(cluster, shape, alternative, node, requested.get(id));
-        let rank = (!has_room, !may_run, fit::takes_devices(cluster, Some(alternative), *id));
-        if best.is_none_or(|(least, _)| rank < least) {
-            best = Some((rank, *id));
-        }
-        if rank == (false, false, false) {
-            break;
-        }
+}
+
+impl PartialEq for Alike {
+    fn eq(&self, other: &Self) -> bool {
+        let (own, others) = (&*self.shape, &*other.shape);
+        let are_alike = || {
+            // The hash stands for queue, namespace, priority and strategy, as in `gang/alike.rs`.
+            own.hash_in_any_group() == others.hash_in_any_group()
+                && own.task == others.task
+                && own.constraints == others.constraints
+        };
+        self.off_gpu_nodes == other.off_gpu_nodes
+            && self.alternative == other.alternative
+            && (Arc::ptr_eq(&self.shape, &other.shape) || are_alike())
     }
-    best.map(|((lacks_room, ..), id)| (id, !lacks_room))
+}
+
+impl Eq for Alike {}
+
+impl Hash for Alike {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.shape.hash_in_any_group());
+        (&self.alternative, self.off_gpu_nodes).hash(state);
+    }
+}
+
+/// A search for the node whose labels pods get that are alike. Nodes with room go first, then nodes where the pods may run, then all
+/// others. Among equals, nodes go first where the pods take no device that other pods could claim. Since nodes only lose room within
+/// a round, the search goes on for each pod where it ended for the pod before.
+#[derive(Debug, Default)]
+struct Search {
+    /// Whether nodes are looked at where the pods take devices; before, the others are.
+    takes_devices: bool,
+    /// The place of the next node, among those that have the card.
+    next: usize,
+    /// The best of the nodes without room so far, and whether the pods may run there. Those where they take no devices come first.
+    without_room: Option<(bool, NodeId)>,
+}
+
+impl Search {
+    /// Returns the node for the next pod, and whether that node has room for it beside what others requested. The search goes on by at
+    /// least one place, and no further once the steps are spent: then pods get the labels of nodes that were looked at. None where there
+    /// was no such node: the pod keeps the labels that it was let in with.
+    fn best(
+        &mut self,
+        cluster: &Cluster,
+        pods: &Alike,
+        requested: &HashMap<NodeId, Totals>,
+        effort: &Effort,
+    ) -> Option<(NodeId, bool)> {
+        let nodes = fit::nodes_for(cluster, Some(&pods.alternative));
+        loop {
+            match nodes.get(self.next) {
+                Some(node) if self.has_room(cluster, pods, *node, requested.get(node), effort) => {
+                    return Some((*node, true));
+                }
+                Some(_) => self.next += 1,
+                None if self.takes_devices => break,
+                None => (self.takes_devices, self.next) = (true, 0),
+            }
+            if effort.is_spent() {
+                break;
+            }
+        }
+        self.without_room.map(|(_, node)| (node, false))
+    }
+
+    /// Whether a node has room for the next pod. One where the pod may get the labels, but has no room, is remembered where it is better
+    /// than those before.
+    fn has_room(
+        &mut self,
+        cluster: &Cluster,
+        pods: &Alike,
+        id: NodeId,
+        requested: Option<&Totals>,
+        effort: &Effort,
+    ) -> bool {
+        let (shape, alternative) = (&*pods.shape, &pods.alternative);
+        if fit::takes_devices(cluster, Some(alternative), id) != self.takes_devices {
+            effort.spend(1);
+            return false;
+        }
+        if narrow::labels_for(cluster, shape, alternative, pods.off_gpu_nodes, id, effort).is_none() {
+            return false;
+        }
+        let may_run = fit::may_run_on(cluster, shape, Some(alternative), id);
+        let has_room = may_run && has_room_beside(cluster, shape, alternative, cluster.node(id), requested);
+        if !has_room
+            && self
+                .without_room
+                .is_none_or(|(may_run_there, _)| may_run && !may_run_there)
+        {
+            self.without_room = Some((may_run, id));
+        }
+        has_room
+    }
 }
 
 /// Whether a node has room for a pod beside what its pods hold and others requested, in numbers: which devices are free matters to
@@ -108,10 +189,13 @@ fn has_room_beside(
     node: &Node,
     requested: Option<&Totals>,
 ) -> bool {
+    let mut used = Cow::Borrowed(&node.used);
+    for (dimension, amount) in requested.into_iter().flat_map(Totals::iter) {
+        used.to_mut().add(dimension, amount);
+    }
     let mut request = shape.task.request_with(Some(alternative)).iter();
-    request.all(|(dimension, asked)| {
-        let (used, there) = fit::compared(cluster, shape, Some(alternative), node, &node.used, dimension);
-        let requested = requested.map_or(0, |requested| requested.get(dimension));
-        used + requested + i128::from(asked) <= there
+    request.all(|asked| {
+        let mut parts = compared(cluster, &shape.task, Some(alternative), node, &used, asked);
+        parts.all(|part| part.missing() <= 0)
     })
 }

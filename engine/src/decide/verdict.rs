@@ -75,7 +75,7 @@ pub(super) fn judge(
     if on_quota && !governed {
         let alternative = alternatives
             .into_iter()
-            .find(|alternative| choice::is_selectable(cluster, shape, *alternative, effort));
+            .find(|alternative| choice::is_selectable(cluster, shape, *alternative, false, effort));
         return alternative
             .map(|alternative| Grant::of(alternative, None))
             .ok_or_else(|| {

@@ -31,8 +31,8 @@ pub struct DeviceDemand {
 pub struct ClaimDemand {
     /// The claim, where several pods may name it: its devices are then asked for once for all of them.
     pub shared: Option<ClaimKey>,
-    /// The resource, where this is no claim yet but a resource that a class provides.
-    pub provided: Option<ResourceId>,
+    /// The resource and how many are requested of it, where this is no claim yet but a resource that a class provides.
+    pub provided: Option<(ResourceId, i64)>,
     wanted: Arc<DevicesWanted>,
 }
 
@@ -141,7 +141,7 @@ impl Devices {
         };
         Some(ClaimDemand {
             shared: None,
-            provided: Some(resource),
+            provided: Some((resource, count)),
             wanted: Arc::new(DevicesWanted::new([request].into(), [].into(), fails_on)),
         })
     }

@@ -59,7 +59,7 @@ pub(super) fn none_takes<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) ->
             ),
             (
                 census.give_otherwise,
-                "where it is handed out in another way than the pod asks for it: as devices to be claimed, or by a device plugin",
+                "where a card is handed out in another way than the pod asks for it: as devices to be claimed, or by a device plugin",
             ),
             (census.unusable, "not ready or cordoned"),
             (

@@ -3,6 +3,7 @@
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
+use crate::cluster::compared::Compared;
 use crate::cluster::levels::{Bound, Supply};
 use crate::cluster::waiting::Shape;
 use crate::decide::census::Looks;
@@ -312,25 +313,24 @@ fn on_nearest(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative
         let cards: i128 = missing
             .iter()
             .filter(|(dimension, _)| !dimension.is_cpu_or_memory())
-            .map(|(_, missing)| missing)
+            .map(|(_, part)| part.missing())
             .sum();
         (cards, missing.len(), &cluster.node(*node).name)
     });
     let Some((id, missing)) = nearest else {
         return Vec::new();
     };
-    let node = cluster.node(id);
-    let of = |(dimension, _)| {
-        let (used, limit) = fit::compared(cluster, shape, alternative, node, &node.used, dimension);
-        Short {
-            of: vec![dimension],
-            asked: shape.task.request_with(alternative).get(dimension).into(),
-            ways: 0,
-            used: Used::ByPods { used, reserved: 0 },
-            limit: Some(limit),
-            place: Place::Node(id),
-            kept: Kept::ForNobody,
-        }
+    let of = |(dimension, part): (Dimension, Compared)| Short {
+        of: vec![dimension],
+        asked: part.asked,
+        ways: 0,
+        used: Used::ByPods {
+            used: part.used,
+            reserved: 0,
+        },
+        limit: Some(part.there),
+        place: Place::Node(id),
+        kept: Kept::ForNobody,
     };
     missing.into_iter().map(of).collect()
 }

@@ -59,8 +59,8 @@ pub fn fits(view: &View, node: &Node, pod: &Pod, card: Option<&str>) -> bool {
         is_there && !other.is_held && !other.is_over && other.key != pod.key
     };
     let has_room = pod.request.iter().all(|(resource, asked)| {
-        let used: i128 = view.pods.iter().filter(on_it).map(|other| other.asks(resource)).sum();
-        *asked == 0 || used + asked <= view.has_for(pod, node, resource)
+        let others = view.pods.iter().filter(on_it);
+        *asked == 0 || *asked <= view.left_for(pod, node, resource, others)
     });
     node.is_usable && is_wanted(node, pod) && has_card && has_room && has_shares(view, node, pod)
 }

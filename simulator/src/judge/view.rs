@@ -252,15 +252,21 @@ impl View {
         }
     }
 
-    /// Returns how much of a resource a node has for a pod. Where the pod requests it, devices count only if a class provides the
-    /// resource and no device plugin hands it out there.
-    pub fn has_for(&self, pod: &Pod, node: &Node, resource: &str) -> i128 {
+    /// Returns how much of a resource a node has for a pod beside these others. Where the pod requests it, devices count only if a
+    /// class provides the resource and no device plugin hands it out there. Where they don't, those that others claim don't
+    /// count either.
+    pub fn left_for<'a>(&self, pod: &Pod, node: &Node, resource: &str, others: impl Iterator<Item = &'a Pod>) -> i128 {
         let by_plugin = node.by_plugin.get(resource).copied().unwrap_or(0);
         if is_by_claims(pod) || by_plugin == 0 && self.provided.contains(resource) {
-            node.has(resource)
-        } else {
-            by_plugin
+            return node.has(resource) - others.map(|other| other.asks(resource)).sum::<i128>();
         }
+        let is_device = |card: &&Card| card.resource == resource && card.supply == Supply::Devices;
+        let devices: Vec<_> = node.cards.iter().filter(is_device).collect();
+        let used = others.map(|other| {
+            let claimed = devices.iter().filter_map(|card| other.claimed.counted.get(&card.name));
+            other.asks(resource) - claimed.sum::<i128>()
+        });
+        by_plugin - used.sum::<i128>()
     }
 
     /// Returns how many more of a card a pod may be charged for. A pod that was let in without a card, and whose node does

@@ -69,7 +69,7 @@ impl Kind {
 /// Returns the alternatives that labels don't lead pods of this shape to.
 fn unselectable(cluster: &Cluster, shape: &Shape, effort: &Effort) -> Vec<Alternative> {
     let alternatives = shape.task.alternatives.iter();
-    let unselectable = alternatives.filter(|own| !choice::is_selectable(cluster, shape, Some(own), effort));
+    let unselectable = alternatives.filter(|own| !choice::is_selectable(cluster, shape, Some(own), false, effort));
     unselectable.cloned().collect()
 }
 

@@ -60,7 +60,7 @@ pub(super) struct Member {
     pub(super) node: Option<NodeId>,
     pub(super) request: Arc<Amounts>,
     /// The same without the cards that its node has as devices alone.
-    pub(super) by_plugin: Arc<Amounts>,
+    pub(super) without_devices: Arc<Amounts>,
     /// Whether the pod has shares of cards, or devices.
     pub(super) is_on_cards: bool,
     /// Whether it counts against its node's quota for pods without GPU.
@@ -123,7 +123,7 @@ impl Candidacy {
         match place {
             _ if self.members.is_empty() => 0,
             Place::Node => self.gives_on(node, *dimension, |member| Some(&member.request)),
-            Place::Plugin => self.gives_on(node, *dimension, |member| Some(&member.by_plugin)),
+            Place::Plugin => self.gives_on(node, *dimension, |member| Some(&member.without_devices)),
             Place::NodeQuota => self.gives_on(node, *dimension, |member| {
                 member.is_without_gpu.then_some(&*member.request)
             }),

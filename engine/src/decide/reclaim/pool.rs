@@ -15,7 +15,7 @@ use super::victims::{Victims, gang_of, pods_for};
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
-use crate::cluster::device_cards::of_plugin;
+use crate::cluster::compared::Supplier;
 use crate::cluster::device_room::provided_to;
 use crate::cluster::waiting::Shape;
 use crate::decide::effort::Effort;
@@ -165,12 +165,12 @@ impl Question<'_> {
     /// not go there whatever came free.
     fn missing_on(&self, node: NodeId) -> Option<Vec<Need>> {
         let lacking = fit::lacking(self.cluster, self.shape, self.alternative, node)?;
-        let task = &self.shape.task;
-        let there = self.cluster.node(node);
-        let of_node = lacking.into_iter().map(|(dimension, amount)| {
-            let of_plugin = of_plugin(self.cluster, task, self.alternative, there, &there.used, dimension);
-            let place = of_plugin.map_or(Place::Node, |_| Place::Plugin);
-            (place, dimension, amount)
+        let of_node = lacking.into_iter().map(|(dimension, part)| {
+            let place = match part.supplier {
+                Supplier::Plugin => Place::Plugin,
+                Supplier::Node | Supplier::Devices => Place::Node,
+            };
+            (place, dimension, part.missing())
         });
         let quotas = self.quotas.as_ref();
         let lacking = quotas.map_or(Some(Vec::new()), |asked| {
@@ -291,7 +291,7 @@ impl Pool {
         let claimed = cards.map(Dimension::Card).filter(|_| claims);
         // A pod that is charged for no card gets any of those that classes provide as what it requests.
         let provided = provided_to(&shape.task).filter(|_| alternative.is_none());
-        let provided = provided.map(Dimension::Resource);
+        let provided = provided.map(|(resource, _)| Dimension::Resource(resource));
         let mut question = Question {
             cluster,
             shape,

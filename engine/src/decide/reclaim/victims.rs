@@ -414,7 +414,7 @@ impl Victims {
                 pod: id,
                 node: pod.room,
                 request: Arc::clone(pod.request()),
-                by_plugin: without_devices(cluster, pod),
+                without_devices: without_devices(cluster, pod),
                 is_on_cards: pod.task.mgpu.is_some() || pod.task.claimed.is_some(),
                 is_without_gpu: cluster.is_without_gpu(&pod.task, pod.request()),
             }],

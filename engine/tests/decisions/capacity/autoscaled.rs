@@ -7,7 +7,7 @@ use crds::configuration::AdmitOn;
 use engine::refs::WorkloadKind;
 
 use super::{ACTIONS, admitted, plain, workers};
-use crate::world::{GPU, World, capacity, group, node};
+use crate::world::{GPU, World, capacity, group, node, pod};
 
 /// One node with one card.
 fn world() -> World {
@@ -28,6 +28,16 @@ fn pods_are_let_in_that_the_cluster_has_too_little_for() {
     world.queue(&plain("unbounded"));
     workers(&mut world, "unbounded", 6);
     assert_eq!(admitted(&mut world), 6);
+}
+
+/// Which their queue is read to name for them, by what it deserves.
+#[test]
+fn so_are_pods_that_name_no_card() {
+    let mut world = world();
+    world.queue(&plain("team-a").deserved_cards(r#"{"A": 0}"#));
+    world.pods((0..3).map(|index| pod(&format!("p{index}")).queue("team-a").requests(GPU, "2")));
+    let let_in = |index| (format!("p{index}"), Some("A".to_owned()));
+    assert_eq!(world.admit(), [0, 1, 2].map(let_in));
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Guarantee: kept free even for a queue without workloads, and not lent to others (**Queue fields**).
 
+use std::sync::Arc;
+
+use crds::configuration::AdmitOn;
 use engine::explain::{Subject, explain};
 
 use super::{admitted, cluster, plain, worker, workers};
-use crate::world::{GPU, World, bare_pod, node, pod, queue, queue_plugin};
+use crate::world::{GPU, World, bare_pod, capacity, node, pod, queue, queue_plugin};
 
 #[test]
 fn a_guarantee_is_kept_free_from_several_borrowers_together() {
@@ -198,6 +201,21 @@ fn section_4_guarantee_threshold_counts_all_that_runs_also_what_no_queue_is_char
         world.pods([pod("a").queue("a"), pod("owner").queue("owner")]);
         assert_eq!(world.admit_names(), order, "{foreign} cores of nobody's");
         world.remove_pod("foreign");
+    }
+}
+
+/// Nobody knows which card such a pod gets: docs/rules.md, **Card quota**.
+#[test]
+fn a_guarantee_of_a_card_by_name_is_not_kept_free_from_pods_that_are_limited_in_the_resource_alone() {
+    for admit_on in [AdmitOn::Fit, AdmitOn::Quota] {
+        let mut configuration = (*capacity(super::ACTIONS, "")).clone();
+        configuration.cardgate.admit_on = admit_on;
+        let mut world = World::with(Arc::new(configuration));
+        world.node(&node("n1").cards("A", 4));
+        world.queue(&plain("owner").guaranteed_cards(r#"{"A": 4}"#));
+        world.queue(&plain("other"));
+        world.pod(&pod("p").queue("other").requests(GPU, "1"));
+        assert_eq!(world.admit(), [("p".to_owned(), None)], "{admit_on:?}");
     }
 }
 

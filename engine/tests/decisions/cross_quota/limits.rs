@@ -7,7 +7,8 @@ use engine::reason::{Outlook, Reason};
 use super::*;
 use serde_json::json;
 
-use crate::world::{bare_queue, group};
+use crate::devices::{NVIDIA, gpus};
+use crate::world::{PRODUCT, bare_queue, group};
 
 const STRATEGY: &str = "volcano.sh/crossquota-scoring-strategy";
 
@@ -295,4 +296,73 @@ fn a_pod_that_is_compared_with_too_many_nodes_is_told_so() {
     assert_eq!(world.admit_names(), ["short"], "an autoscaler may add a node");
     world.pod(&asking("long").with(&says(1000)));
     assert_eq!(world.refusal_of("long"), "TooComplex");
+}
+
+/// A world for an autoscaler, in which nodes with NPUs are the GPU nodes. One of them has these cards, and others hold its quota for pods
+/// without GPU.
+fn with_quota_used_up(card: &str, gpu_node: Object) -> World {
+    let conf = "tiers: [{plugins: [{name: capacity-card}, \
+                {name: crossquota, arguments: {gpu-resource-names: example.com/npu, quota.cpu: 1}}]}]";
+    let parsed = Configuration::parse(Some(conf), Some("admitOn: quota")).unwrap();
+    let mut world = World::with(Arc::new(parsed.configuration));
+    world.node(&gpu_node.offers("example.com/npu", "8").label(GPU_NODE, "true"));
+    world.queue(&queue("team-a").quota(&format!(r#"{{"{card}": 8}}"#)));
+    world.pod(&bare_pod("holder").requests("cpu", "1").on("gpu-1"));
+    world
+}
+
+/// An autoscaler adds nodes like those that are there, and the pod could go to none of these but GPU nodes.
+#[track_caller]
+fn waits_for_quota(mut world: World, pod: &Object) {
+    world.pod(pod);
+    assert_eq!(world.refusal_of("p"), "CrossQuotaExceeded");
+    world.remove_pod("holder");
+    assert_eq!(pinned(&mut world), "gpu-1");
+}
+
+/// No class provides the devices for who requests the resource.
+#[test]
+fn a_pod_for_cards_that_other_nodes_have_for_claims_alone_waits_for_gpu_nodes() {
+    let mut world = with_quota_used_up("A", node("gpu-1").cards("A", 2));
+    world.node(&node("other"));
+    world.slice("other", NVIDIA, &gpus("A", 2));
+    let p = batch("p").queue("team-a").asks("A", 1);
+    waits_for_quota(world, &p);
+}
+
+#[test]
+fn a_pod_that_labels_lead_to_gpu_nodes_alone_waits_for_them() {
+    const CARD: &str = "A/mps-40g*1/2";
+    const SHARED: &str = "nvidia.com/gpu.shared";
+    const MEMORY: &str = "nvidia.com/gpu.memory";
+    let shares = |name: &str, memory: &str| {
+        let node = node(name).label(PRODUCT, "A").label("nvidia.com/gpu.count", "1");
+        let node = node.label(MEMORY, memory).label("nvidia.com/gpu.replicas", "2");
+        node.offers(SHARED, "2")
+    };
+    let asks = |name: &str| {
+        batch(name)
+            .queue("team-a")
+            .requests(SHARED, "1")
+            .annotation("volcano.sh/card.name", CARD)
+    };
+    let world = || with_quota_used_up(CARD, shares("gpu-1", "40536"));
+    // What the pod selects is not there on the other node.
+    let mut selected = world();
+    selected.node(&shares("other", "40960"));
+    waits_for_quota(selected, &asks("p").selects(MEMORY, "40536"));
+    // Until the operator takes it away, the other node has the label of GPU nodes.
+    let mut labelled = world();
+    labelled.node(&shares("other", "40960").label(GPU_NODE, "true").cordoned());
+    waits_for_quota(labelled, &asks("p"));
+    // Otherwise the pod is let in, and no label leads it to the GPU node.
+    let mut others = world();
+    others.node(&shares("other", "40960").cordoned());
+    others.pod(&asks("p"));
+    let admissions = others.admissions();
+    assert!(admissions[0].off_gpu_nodes.is_some());
+    assert!(
+        admissions[0].narrow.contains(&(MEMORY.to_owned(), "40960".to_owned())),
+        "{admissions:?}"
+    );
 }

@@ -226,7 +226,7 @@ fn who_asks_in_the_other_way_is_told_so_and_not_of_its_selectors() {
     world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
     world.queue(&queue("team-a").quota(r#"{"A": 8}"#));
     world.pod(&requesting("p", 1));
-    insta::assert_snapshot!(world.refusal(), @"NodesExcluded: the pod excludes every node that has what it asks for: 1 node with A: 1 where it is handed out in another way than the pod asks for it: as devices to be claimed, or by a device plugin; waiting can't help: create the pod anew with a node selector, affinity, tolerations and resource claims that leave it a node with the card, or have such a node added");
+    insta::assert_snapshot!(world.refusal(), @"NodesExcluded: the pod excludes every node that has what it asks for: 1 node with A: 1 where a card is handed out in another way than the pod asks for it: as devices to be claimed, or by a device plugin; waiting can't help: create the pod anew with a node selector, affinity, tolerations and resource claims that leave it a node with the card, or have such a node added");
 }
 
 /// Nor is a gang, whose pods each would be refused for it.
@@ -237,14 +237,10 @@ fn no_gang_is_let_in_on_its_quota_where_the_scheduler_could_give_its_pods_more()
     world.node(&node("d1"));
     world.slice("d1", NVIDIA, &gpus("A", 16));
     world.queue(&queue("team-a").quota(r#"{"A": 2}"#));
-    let forms = [("many", 8), ("one", 1)].map(|(name, count)| {
-        let mut form = request(NVIDIA, count, Some("A"));
-        form["name"] = name.into();
-        form
-    });
+    let eight_or_one = first_of(&[(8, "A"), (1, "A")]);
     world.group(&group("g", 2));
     for name in ["p1", "p2"] {
-        world.claim(name, &json!([{"name": "r", "firstAvailable": forms}]), &json!({}));
+        world.claim(name, &eight_or_one, &json!({}));
         world.pod(&claiming(pod(name).of("g"), name));
     }
     assert_eq!(world.admit_names(), [""; 0]);
@@ -258,11 +254,7 @@ fn no_gang_is_let_in_on_its_quota_where_the_scheduler_could_give_its_pods_more()
 /// What keeps it off nodes where it could be given more must not keep it off its own.
 #[test]
 fn nobody_is_kept_off_the_node_that_it_is_let_in_for() {
-    let forms = [("many", 4, "B"), ("one", 1, "A")].map(|(name, count, card)| {
-        let mut form = request(NVIDIA, count, Some(card));
-        form["name"] = name.into();
-        form
-    });
+    let forms = first_of(&[(4, "B"), (1, "A")]);
     for admit_on in ["fit", "quota"] {
         let mut world = World::with(configuration("", &format!("admitOn: {admit_on}")));
         world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
@@ -270,7 +262,7 @@ fn nobody_is_kept_off_the_node_that_it_is_let_in_for() {
         let devices = [&gpus("A", 1)[0], &gpus("B", 3)[1], &gpus("B", 3)[2]];
         world.slice("n", NVIDIA, &json!(devices));
         world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
-        world.claim("c", &json!([{"name": "r", "firstAvailable": forms}]), &json!({}));
+        world.claim("c", &forms, &json!({}));
         world.pod(&claiming(pod("p"), "c"));
         let admitted = world.admissions();
         if admit_on == "quota" {

@@ -1,7 +1,9 @@
 //! Cards by Dynamic Resource Allocation: who is let in for what they claim, and what they are charged.
 
+mod beside_plugin;
 mod both_ways;
 mod by_class;
+mod choice;
 mod effort;
 mod evaluating;
 mod failing;
@@ -14,6 +16,7 @@ mod room;
 mod set_aside;
 mod several_nodes;
 mod sharers;
+mod taints;
 mod uncharged;
 mod unclear;
 mod unqueued;
@@ -42,6 +45,16 @@ pub fn request(class: &str, count: i64, product: Option<&str>) -> Value {
 /// A request for whole cards, of one product or any.
 fn exactly(count: i64, product: Option<&str>) -> Value {
     json!([{"name": "r", "exactly": request(NVIDIA, count, product)}])
+}
+
+/// A request for the first of these that can be had, each so many of a card.
+fn first_of(forms: &[(i64, &str)]) -> Value {
+    let forms = forms.iter().enumerate().map(|(place, (count, card))| {
+        let mut form = request(NVIDIA, *count, Some(card));
+        form["name"] = format!("f{place}").into();
+        form
+    });
+    json!([{"name": "r", "firstAvailable": forms.collect::<Value>()}])
 }
 
 pub fn claiming(pod: Object, claim: &str) -> Object {

@@ -420,3 +420,18 @@ fn nobody_gives_anything_back_for_who_may_get_a_tainted_device_that_is_free() {
     world.pod(&claimant);
     assert_eq!(world.admit(), [admitted("b-0", "A")]);
 }
+
+/// Pods of queue `a` that run on `n1`: two with `A` of the device plugin, and two younger ones with `B` that they claim.
+pub fn run_both_ways(world: &mut World) {
+    for (index, name) in (0..).zip(["a-0", "a-1"]) {
+        let pod = pod(name).queue("a").asks("A", 1).created(index);
+        world.pod(&pod.assigned("A").on("n1"));
+    }
+    for (index, name) in (0..).zip(["a-2", "a-3"]) {
+        let pod = claimed(world, name, "a", &exactly(1, Some("B"))).created(2 + index);
+        let device = format!("gpu-{index}");
+        let claim = format!("{name}-gpu");
+        world.claim(&claim, &exactly(1, Some("B")), &allocated("n1", &[&device]));
+        world.pod(&pod.assigned("B").on("n1"));
+    }
+}

@@ -1,6 +1,6 @@
 //! Pods that request cards and are charged for none: they get them from device plugins, as others do that name a card.
 
-use super::reclaim::{RECLAIM, claimed, go, victims};
+use super::reclaim::{RECLAIM, claimed, go, run_both_ways, victims};
 use super::*;
 use crate::world::capacity;
 
@@ -135,17 +135,7 @@ fn what_a_plugin_hands_out_is_taken_back_from_pods_that_have_it_from_there() {
     world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
     world.queue(&bare_queue("a").deserved_cards(r#"{"A": 1, "B": 1}"#).deserved(GPU, "2"));
     world.queue(&bare_queue("b").deserved(GPU, "2"));
-    for (index, name) in (0..).zip(["a-0", "a-1"]) {
-        let pod = pod(name).queue("a").asks("A", 1).created(index);
-        world.pod(&pod.assigned("A").on("n1"));
-    }
-    for (index, name) in (0..).zip(["a-2", "a-3"]) {
-        let pod = claimed(&mut world, name, "a", &exactly(1, Some("B"))).created(2 + index);
-        let device = format!("gpu-{index}");
-        let claim = format!("{name}-gpu");
-        world.claim(&claim, &exactly(1, Some("B")), &allocated("n1", &[&device]));
-        world.pod(&pod.assigned("B").on("n1"));
-    }
+    run_both_ways(&mut world);
     let waiting = pod("b-0").queue("b").requests(GPU, "1");
     world.pod(&waiting.set(["spec", "nodeSelector"], json!({"only": "here"})));
     assert_eq!(victims(&mut world), ["a-1"]);

@@ -1,5 +1,7 @@
 //! A Job that is taken as a whole, and the group that its pods are of: what is kept for the one is kept for the pods of both.
 
+use k8s_openapi::jiff::SignedDuration;
+
 use super::*;
 
 fn held(name: &str, cards: i64, group: &str) -> Object {
@@ -115,4 +117,34 @@ fn jobs_of_one_group_count_against_each_other() {
         assert_eq!(world.resume(), [""; 0]);
         assert_eq!(world.kept("team-a"), 5);
     }
+}
+
+/// Whoever has many groups, each with few Jobs, would otherwise have all of these moved in each round.
+#[test]
+fn the_jobs_of_a_namespace_with_many_groups_follow_them_now_and_then() {
+    const GROUPS: usize = 20;
+    let mut world = world();
+    for name in ["none", "nothing"] {
+        world.queue(&queue(name));
+    }
+    let move_to = |world: &mut World, queue: &str| {
+        for index in 0..GROUPS {
+            world.group(&group(&format!("g{index}"), 1).set(["spec", "queue"], queue));
+        }
+    };
+    move_to(&mut world, "none");
+    for index in 0..GROUPS {
+        let annotations = json!({"scheduling.k8s.io/group-name": format!("g{index}")});
+        let job = held_job(&format!("j{index}"), r#"{"A100": 1}"#);
+        world.job(&job.set(["spec", "template", "metadata"], json!({ "annotations": annotations })));
+    }
+    assert_eq!(world.resume(), [""; 0]);
+    move_to(&mut world, "nothing");
+    assert_eq!(world.resume(), [""; 0]);
+    move_to(&mut world, "team-a");
+    // 20 Jobs stay for six milliseconds.
+    world.now += SignedDuration::from_millis(5);
+    assert_eq!(world.resume(), [""; 0]);
+    world.now += SignedDuration::from_millis(1);
+    assert_eq!(world.resume().len(), 5);
 }

@@ -10,6 +10,7 @@ use super::super::quota::RULE;
 use super::super::rest::RULE as WAITS;
 use super::super::told::RULE as TRUE;
 use super::history::{History, admit, pod};
+use super::rest::tell;
 use crate::devices::NVIDIA;
 use crate::objects::{
     CARD_USAGES, CONFIG_MAPS, DEVICE_CLASSES, NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, SLICES,
@@ -325,5 +326,32 @@ fn what_devices_were_that_are_not_shown_any_more_is_known_to_the_operator_alone(
         let_in(&mut history, "p", "a", "c");
         allocate(&mut history, "c", &[device]);
         assert_eq!(history.is_more_known_than_seen(), !is_seen, "{device}");
+    }
+}
+
+/// On a node with a device plugin and with other devices of the same resource, those that are claimed are none of the plugin's.
+#[test]
+fn who_waits_for_cards_of_a_plugin_beside_claimed_devices_waits_wrongly() {
+    for (product, is_right) in [("H100", false), ("A100", true)] {
+        let mut history = history(8);
+        let mut other = slice(1, &["gpu-0"]);
+        other["metadata"]["name"] = "n1".into();
+        other["spec"]["nodeName"] = "n1".into();
+        other["spec"]["pool"]["name"] = "n1".into();
+        other["spec"]["devices"][0]["attributes"]["productName"] = json!({"string": product});
+        history.create(&SLICES, other);
+        history.change("scheduler", &RESOURCE_CLAIMS, "c", |claim| {
+            let result = json!({"request": "r", "driver": NVIDIA, "pool": "n1", "device": "gpu-0"});
+            claim["status"] = json!({"allocation": {"devices": {"results": [result]}}});
+        });
+        let mut runs = claiming("runs", "b", "c");
+        runs["spec"].as_object_mut().unwrap().remove("schedulingGates");
+        runs["spec"]["nodeName"] = "n1".into();
+        history.create(&PODS, runs);
+        history.pod("waits", "a", 8);
+        tell(&mut history, "waits");
+        history.later(60);
+        let waits_wrongly = history.judge_at_rest().is_err_and(|broken| broken.rule == WAITS);
+        assert_eq!(waits_wrongly, !is_right, "{product}");
     }
 }

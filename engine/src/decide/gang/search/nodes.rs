@@ -7,6 +7,7 @@ use super::Kind;
 use crate::alternative::Alternative;
 use crate::amounts::{Amounts, Dimension};
 use crate::cluster::Cluster;
+use crate::cluster::compared::{Supplier, compared};
 use crate::cluster::node::Offer;
 use crate::cluster::waiting::Shape;
 use crate::decide::effort::Effort;
@@ -203,12 +204,13 @@ impl Nodes {
             if asked <= 0 {
                 return None;
             }
-            let free = if is_plain {
-                *free
-            } else {
-                fit::left_for(cluster, shape, alternative, node, &node.used, *dimension)?
-            };
-            Some(usize::try_from(free.max(0) / i128::from(asked)).unwrap_or(usize::MAX))
+            let copies = |free: i128, asked: i128| usize::try_from(free.max(0) / asked).unwrap_or(usize::MAX);
+            if is_plain {
+                return Some(copies(*free, asked.into()));
+            }
+            let parts = compared(cluster, &shape.task, alternative, node, &node.used, (*dimension, asked));
+            let parts = parts.filter(|part| part.supplier != Supplier::Devices);
+            parts.map(|part| copies(part.there - part.used, part.asked)).min()
         });
         copies.min().unwrap_or(usize::MAX)
     }
