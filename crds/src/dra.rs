@@ -242,6 +242,15 @@ owned! {
         /// Whether the request only looks at devices, without taking them from any pod.
         admin_access: bool,
         tolerations: Vec<DeviceToleration>,
+        /// How much of devices that several claims may have at once.
+        capacity: CapacityRequirements,
+    }
+}
+
+owned! {
+    CapacityRequirements {
+        /// Quantities, by the capacity's name.
+        requests: BTreeMap<Box<str>, Box<str>>,
     }
 }
 
@@ -294,6 +303,8 @@ owned! {
         device: Box<str>,
         /// Whether the device is only looked at.
         admin_access: bool,
+        /// How much was given of a device that several claims may have at once: quantities, by the capacity's name.
+        consumed_capacity: BTreeMap<Box<str>, Box<str>>,
     }
 }
 

@@ -149,7 +149,9 @@ impl Devices {
                 None => Some(DeviceCard::named(&device.driver, self.inventory.drivers(), assigned?)?.into()),
             };
             if let Some(card) = card {
-                *cards.entry(card).or_default() += 1;
+                let parts = card.parts(&device.consumed_capacity);
+                let sum = cards.entry(card).or_default();
+                *sum = sum.saturating_add(parts);
             }
         }
         Some(cards)
@@ -270,8 +272,13 @@ impl Devices {
     /// Returns what a form leaves, ordered by the cards' names; empty where it leaves only other devices.
     fn choices(&mut self, form: &SubRequest, steps: &Steps) -> Result<Vec<CardCounts>, Problem> {
         let cards = self.form(form, steps)?;
+        let parts = cards.iter().map(|card| card.parts(&form.capacity.requests));
+        let parts = parts.max().unwrap_or(1);
         match form.count() {
             _ if cards.is_empty() => Ok(Vec::new()),
+            _ if parts > 1 => Err(Problem::Unclear(format!(
+                "it asks for {parts} parts of one device, and Cardgate counts one for each request: ask for each part by a request of its own"
+            ))),
             Some(count) => Ok(cards
                 .into_iter()
                 .map(|card| CardCounts::from([(card, count)]))

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crds::card_type::CardKind;
 use crds::configuration::CardDriver;
 use crds::keys::{NVIDIA_GPU, NVIDIA_MIG_PREFIX};
+use crds::quantity::parse_units;
 
 /// NVIDIA's driver of GPUs.
 const NVIDIA: &str = "gpu.nvidia.com";
@@ -17,6 +18,13 @@ const INTEL: &str = "gpu.intel.com";
 /// The resources by which AMD's and Intel's device plugins count cards.
 const AMD_GPU: &str = "amd.com/gpu";
 const INTEL_GPU: &str = "gpu.intel.com/xe";
+
+/// What stands in a card's name for what its driver does not say.
+const UNKNOWN: &str = "unknown";
+
+/// Capacities by which a claim may ask for several parts of one device, by driver and by what its cards' resources begin with: partitions of a
+/// card that AMD's driver partitions as claims ask for it, and shares into which NVIDIA's divides each card.
+const PARTS: [(&str, &str, &str); 2] = [(AMD, AMD_GPU, "partitions"), (NVIDIA, "nvidia.com/", "shares")];
 
 /// The card that a device is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,31 +71,22 @@ impl DeviceCard {
                             kind: CardKind::Mig,
                         })
                     }
-                    _ => None,
+                    // The same card once more, for virtual machines. It has a class of its own.
+                    "vfio" => None,
+                    _ => Some(Self::named(NVIDIA, others, &format!("{product}/{}", named("type")?))?),
                 }
             }
-            AMD => {
-                let product = named("productName")?;
-                match attribute("type") {
-                    Some("amdgpu-partition") => Some(Self {
-                        name: format!("{product}/{}", named("partitionProfile")?),
-                        resource: AMD_GPU.to_owned(),
-                        kind: CardKind::Mig,
-                    }),
-                    Some("amdgpu") | None => Some(Self {
-                        name: product,
-                        resource: AMD_GPU.to_owned(),
-                        kind: CardKind::Whole,
-                    }),
-                    // The same card once more, for virtual machines.
-                    Some(_) => None,
-                }
+            AMD => Self::named(AMD, others, &name_by_amd(named, attribute("type"))),
+            INTEL => {
+                let model = named("model")?;
+                // A virtual function (`vf`) is a part of a card.
+                let part = named("type").filter(|of_type| of_type != "gpu");
+                Self::named(
+                    INTEL,
+                    others,
+                    &part.map_or_else(|| model.clone(), |part| format!("{model}/{part}")),
+                )
             }
-            INTEL => Some(Self {
-                name: named("model")?,
-                resource: INTEL_GPU.to_owned(),
-                kind: CardKind::Whole,
-            }),
             _ => {
                 let of = others.0.get(driver)?;
                 let product = named(&of.product)?;
@@ -110,15 +109,17 @@ impl DeviceCard {
 }
 
 impl DeviceCard {
-    /// Returns the card of this name for a driver's device of which no driver publishes what it is.
+    /// Returns the card of this name for a driver's device, of which perhaps no driver publishes any more what it is.
     pub fn named(driver: &str, others: &Drivers, name: &str) -> Option<Self> {
         let profile = name.rsplit_once("/mig-").map(|(_, rest)| rest);
         let profile = profile.and_then(|rest| rest.strip_suffix("-mixed"));
         let (resource, kind) = match (driver, profile) {
             (NVIDIA, Some(profile)) => (format!("{NVIDIA_MIG_PREFIX}{profile}"), CardKind::Mig),
+            (NVIDIA, None) if name.contains('/') => (NVIDIA_GPU.to_owned(), CardKind::Mig),
             (NVIDIA, None) => (NVIDIA_GPU.to_owned(), CardKind::Whole),
-            (AMD, _) if name.contains('/') => (AMD_GPU.to_owned(), CardKind::Mig),
+            (AMD, _) if name.contains('/') && !name.ends_with("/vfio") => (AMD_GPU.to_owned(), CardKind::Mig),
             (AMD, _) => (AMD_GPU.to_owned(), CardKind::Whole),
+            (INTEL, _) if name.contains('/') => (INTEL_GPU.to_owned(), CardKind::Mig),
             (INTEL, _) => (INTEL_GPU.to_owned(), CardKind::Whole),
             _ => {
                 let of = others.0.get(driver)?;
@@ -133,6 +134,51 @@ impl DeviceCard {
             resource,
             kind,
         })
+    }
+
+    /// Returns how many parts of one such device these capacities are, which a claim asks for or was given. Amounts that can't be read are
+    /// more than anybody has.
+    pub(super) fn parts(&self, capacities: &BTreeMap<Box<str>, Box<str>>) -> i64 {
+        let is_meant = |named: &str| {
+            PARTS.iter().any(|(driver, resources, capacity)| {
+                let (domain, name) = named.split_once('/').unwrap_or((driver, named));
+                self.resource.starts_with(resources) && domain == *driver && name == *capacity
+            })
+        };
+        let meant = capacities.iter().filter(|(named, _)| is_meant(named));
+        let counts = meant.map(|(_, quantity)| parse_units(quantity).unwrap_or(i64::MAX));
+        counts.max().unwrap_or(1).max(1)
+    }
+}
+
+/// Returns the name of the card that a device of AMD's driver is, of this type. One class has all of its devices, so that what is not known
+/// here must not be free.
+fn name_by_amd(named: impl Fn(&str) -> Option<String>, of_type: Option<&str>) -> String {
+    let unknown = || UNKNOWN.to_owned();
+    let product = named("productName").unwrap_or_else(unknown);
+    // One partition is all of the card.
+    let is_part = |profile: &String| !profile.starts_with("spx");
+    let part = match of_type {
+        Some("amdgpu") | None => None,
+        Some("amdgpu-partition" | "amdgpu-synthetic-partition") => {
+            let modes = || {
+                let modes = ["computePartition", "memoryPartition"].into_iter().filter_map(&named);
+                let modes: Vec<_> = modes.collect();
+                (!modes.is_empty()).then(|| modes.join("_"))
+            };
+            let profile = named("partitionProfile").or_else(modes).unwrap_or_else(unknown);
+            Some(profile).filter(is_part)
+        }
+        // The same card once more, for virtual machines, or a part of it.
+        Some("amdgpu-vfio" | "vfio") => match named("partitionProfile").filter(is_part) {
+            Some(profile) => Some(format!("vfio-{profile}")),
+            None => Some("vfio".to_owned()),
+        },
+        Some(_) => Some(named("type").unwrap_or_else(unknown)),
+    };
+    match part {
+        Some(part) => format!("{product}/{part}"),
+        None => product,
     }
 }
 
@@ -193,7 +239,87 @@ mod tests {
             card(AMD, &partition),
             found("AMD_Instinct_MI300X_OAM/cpx_nps4", "amd.com/gpu")
         );
+        for (of_type, name) in [("gpu", "B60"), ("vf", "B60/vf")] {
+            let of_intel = [("model", "B60"), ("type", of_type)];
+            assert_eq!(card(INTEL, &of_intel), found(name, "gpu.intel.com/xe"));
+        }
         assert_eq!(card(INTEL, &[("model", "A770")]), found("A770", "gpu.intel.com/xe"));
+        // What comes later must not be free.
+        assert_eq!(
+            card(NVIDIA, &[a100, ("type", "vgpu")]),
+            found("NVIDIA-A100-80GB-PCIe/vgpu", "nvidia.com/gpu")
+        );
+    }
+
+    /// AMD's driver publishes all it has in one class, some of it by feature gates.
+    #[test]
+    fn nothing_that_amds_driver_publishes_is_free() {
+        let mi300x = ("productName", "MI300X");
+        let (cpx, nps4) = (("computePartition", "cpx"), ("memoryPartition", "nps4"));
+        for (attributes, name) in [
+            (
+                &[mi300x, ("type", "amdgpu-partition"), cpx, nps4][..],
+                "MI300X/cpx_nps4",
+            ),
+            (
+                &[mi300x, ("type", "amdgpu-synthetic-partition"), cpx, nps4],
+                "MI300X/cpx_nps4",
+            ),
+            (
+                &[
+                    mi300x,
+                    ("type", "amdgpu-synthetic-partition"),
+                    ("computePartition", "spx"),
+                    ("memoryPartition", "nps1"),
+                ],
+                "MI300X",
+            ),
+            (&[mi300x, ("type", "amdgpu"), ("computePartition", "spx")], "MI300X"),
+            (&[mi300x, ("type", "amdgpu-partition")], "MI300X/unknown"),
+            (&[mi300x, ("type", "amdgpu-vfio")], "MI300X/vfio"),
+            (&[mi300x, ("type", "vfio")], "MI300X/vfio"),
+            (&[mi300x, ("type", "new kind")], "MI300X/new-kind"),
+            (&[mi300x, ("type", "vfio"), ("partitionProfile", "spx")], "MI300X/vfio"),
+            (
+                &[mi300x, ("type", "vfio"), ("partitionProfile", "cpx")],
+                "MI300X/vfio-cpx",
+            ),
+            (&[("type", "vfio")], "unknown/vfio"),
+            (&[("type", "amdgpu")], "unknown"),
+        ] {
+            let expected = Some((name.to_owned(), "amd.com/gpu".to_owned()));
+            assert_eq!(card(AMD, attributes), expected, "{attributes:?}");
+        }
+    }
+
+    #[test]
+    fn parts_of_one_device_are_counted() {
+        let of = |driver: &str, named: &[(&str, &str)]| {
+            let others = Drivers::new(&[CardDriver {
+                driver: "npu.example.com".to_owned(),
+                product: "model".to_owned(),
+                profile: None,
+            }]);
+            let capacities = named.iter().map(|(name, text)| ((*name).into(), (*text).into()));
+            let card = DeviceCard::named(driver, &others, "card").unwrap();
+            card.parts(&capacities.collect())
+        };
+        for (driver, named, expected) in [
+            (AMD, &[][..], 1),
+            (AMD, &[("memory", "8")], 1),
+            (AMD, &[("partitions", "8")], 8),
+            (AMD, &[("gpu.amd.com/partitions", "2"), ("partitions", "1")], 2),
+            (AMD, &[("shares", "4")], 1),
+            (AMD, &[("partitions", "0")], 1),
+            (AMD, &[("partitions", "many")], i64::MAX),
+            (AMD, &[("other.example.com/partitions", "8")], 1),
+            (NVIDIA, &[("shares", "4")], 4),
+            (NVIDIA, &[("gpu.nvidia.com/shares", "3"), ("memory", "4Gi")], 3),
+            (NVIDIA, &[("partitions", "4")], 1),
+            ("npu.example.com", &[("shares", "10"), ("partitions", "10")], 1),
+        ] {
+            assert_eq!(of(driver, named), expected, "{driver} {named:?}");
+        }
     }
 
     #[test]
@@ -243,12 +369,6 @@ mod tests {
             (NVIDIA, &[a100]),
             (NVIDIA, &[("type", "gpu")]),
             (NVIDIA, &[a100, ("type", "mig")]),
-            (AMD, &[("type", "amdgpu")]),
-            (
-                AMD,
-                &[("productName", "AMD_Instinct_MI300X"), ("type", "amdgpu-partition")],
-            ),
-            (AMD, &[("productName", "AMD_Instinct_MI300X"), ("type", "amdgpu-vfio")]),
             ("npu.example.com", &[("productName", "N"), ("type", "gpu")]),
             (INTEL, &[("model", " ")]),
             ("compute-domain.nvidia.com", &[a100, ("type", "gpu")]),

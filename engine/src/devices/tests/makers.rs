@@ -33,6 +33,7 @@ const CLASSES: [(&str, &str, Option<&str>); 6] = [
 ];
 
 const MI300X: &str = "AMD_Instinct_MI300X_OAM";
+const MI300X_VFIO: &str = "AMD_Instinct_MI300X_OAM/vfio";
 
 fn amd(index: i64) -> Value {
     json!({"name": format!("gpu-{index}-{}", 128 + index), "attributes": {"type": {"string": "amdgpu"},
@@ -107,8 +108,11 @@ fn each_class_has_the_cards_of_its_maker() {
             ),
         ),
         ("vfio.gpu.nvidia.com", Ok(Vec::new())),
-        ("gpu.amd.com", cards(&[MI300X, "AMD_Instinct_MI300X_OAM/cpx_nps4"], 1)),
-        ("vfio.gpu.amd.com", Ok(Vec::new())),
+        (
+            "gpu.amd.com",
+            cards(&[MI300X, "AMD_Instinct_MI300X_OAM/cpx_nps4", MI300X_VFIO], 1),
+        ),
+        ("vfio.gpu.amd.com", cards(&[MI300X_VFIO], 1)),
         ("gpu.intel.com", cards(&["A380", "A770"], 1)),
     ] {
         let request = json!([{"name": "r", "exactly": {"deviceClassName": class}}]);
@@ -121,7 +125,7 @@ fn each_class_has_the_cards_of_its_maker() {
 }
 
 #[test]
-fn nodes_have_what_their_drivers_publish_and_nothing_twice() {
+fn nodes_have_what_their_drivers_publish() {
     let devices = world();
     let on = |node: &str| -> Vec<(String, i64)> {
         let cards = devices.cards_of(node).into_iter();
@@ -130,9 +134,36 @@ fn nodes_have_what_their_drivers_publish_and_nothing_twice() {
     let one = |name: &str| (name.to_owned(), 1);
     assert_eq!(on("n1"), [one(A100)]);
     assert_eq!(on("n3"), []);
-    assert_eq!(on("n4"), [one(MI300X)]);
+    assert_eq!(on("n4"), [one(MI300X), one(MI300X_VFIO)]);
     assert_eq!(on("n5"), [("AMD_Instinct_MI300X_OAM/cpx_nps4".to_owned(), 2)]);
     assert_eq!(on("n6"), [one("A380"), one("A770")]);
+}
+
+/// AMD's driver partitions a card as claims ask for it, and one device stands for all partitions.
+#[test]
+fn several_parts_of_one_device_are_not_the_price_of_one() {
+    let (mut devices, mut texts) = (Devices::default(), TextPool::default());
+    let device = json!({"name": "gpu-0-cpx-nps4", "allowMultipleAllocations": true, "attributes": {
+        "type": {"string": "amdgpu-partition"}, "productName": {"string": MI300X},
+        "computePartition": {"string": "cpx"}, "memoryPartition": {"string": "nps4"}},
+        "capacity": {"partitions": {"value": "8", "requestPolicy": {"default": "1"}}}});
+    devices.apply_slice(&slice("n1", "gpu.amd.com", &[device]), 0, &mut texts);
+    devices.apply_class(class("gpu.amd.com", "device.driver == 'gpu.amd.com'", None), 0);
+    let request = |parts: &str| {
+        let capacity = json!({"requests": {"partitions": parts}});
+        json!([{"name": "r", "exactly": {"deviceClassName": "gpu.amd.com", "capacity": capacity}}])
+    };
+    let cpx = "AMD_Instinct_MI300X_OAM/cpx_nps4";
+    assert_eq!(asked(&mut devices, &request("1"), &Value::Null), cards(&[cpx], 1));
+    let refused = asked(&mut devices, &request("8"), &Value::Null);
+    let Err(Obstacle::Unclear(why)) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(why.contains("it asks for 8 parts of one device"), "{why}");
+    // Somebody else may have let it in.
+    let given = json!({"allocation": {"devices": {"results": [{"request": "r", "driver": "gpu.amd.com", "pool": "n1",
+        "device": "gpu-0-cpx-nps4", "consumedCapacity": {"partitions": "8"}}]}}});
+    assert_eq!(asked(&mut devices, &request("8"), &given), cards(&[cpx], 8));
 }
 
 #[test]
