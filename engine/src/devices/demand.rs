@@ -220,7 +220,10 @@ impl Devices {
         let room = room.unwrap_or(&empty);
         let (counters, could_be) = room.without(freed);
         let things = room.lots.iter().map(|lot| Thing {
-            takes: lot.takes().to_vec(),
+            takes: lot
+                .would_take(|claim| freed.contains(claim))
+                .unwrap_or_default()
+                .to_vec(),
             is_shared: lot.device.is_shared,
         });
         let mut question = Question {

@@ -27,7 +27,7 @@ pub struct Question {
 /// One device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Thing {
-    /// What the device takes from counters, by the counters' numbers.
+    /// What the device takes from counters, by the counters' numbers: once, however many claims get it.
     pub takes: Vec<(usize, i64)>,
     /// Whether several claims may have the device at once.
     pub is_shared: bool,
@@ -89,7 +89,7 @@ impl Question {
             question: self,
             likes: Vec::new(),
             requests: &[],
-            taken: vec![false; self.devices.len()],
+            taken: vec![0; self.devices.len()],
             given: 0,
             left: self.counters.clone(),
             tied: vec![Vec::new(); self.ties.len()],
@@ -208,7 +208,8 @@ impl Question {
         })
     }
 
-    /// Returns for each device the first device that is like it, that is, which nothing distinguishes from it for these requests.
+    /// Returns for each device the first device that is like it, that is, which nothing distinguishes from it for these requests while neither
+    /// is given.
     fn likes(&self, requests: &[Wanted], steps: &Steps) -> Vec<usize> {
         let forms: Vec<_> = requests.iter().flat_map(|request| &request.forms).collect();
         let ties: BTreeSet<_> = forms.iter().flat_map(|form| &form.ties).collect();
@@ -262,7 +263,8 @@ struct Search<'q> {
     question: &'q Question,
     likes: Vec<usize>,
     requests: &'q [Wanted],
-    taken: Vec<bool>,
+    /// How many times each device is given.
+    taken: Vec<usize>,
     /// How many devices are given.
     given: usize,
     left: Vec<i64>,
@@ -307,7 +309,9 @@ impl Search<'_> {
             }
             let device = form.of[place];
             let like = self.likes[device];
-            if failed.contains(&like) || !self.can_take(device, form) {
+            // Once it was given, a device that several claims may have takes nothing of counters any more.
+            let is_given = self.taken[device] > 0;
+            if !is_given && failed.contains(&like) || !self.can_take(device, form) {
                 continue;
             }
             self.take(device, form);
@@ -317,7 +321,7 @@ impl Search<'_> {
                 return Some(true);
             }
             // If this device does not lead to a solution, no device that is like it does.
-            failed.push(like);
+            failed.extend((!is_given).then_some(like));
         }
         Some(false)
     }
@@ -335,21 +339,24 @@ impl Search<'_> {
                 }
             })
         };
-        (thing.is_shared || !self.taken[device])
-            && thing
-                .takes
-                .iter()
-                .all(|(counter, amount)| self.left[*counter] >= *amount)
-            && form.ties.iter().all(allows)
+        let suffices = |(counter, amount): &(usize, i64)| self.left[*counter] >= *amount;
+        let is_had = if self.taken[device] == 0 {
+            thing.takes.iter().all(suffices)
+        } else {
+            thing.is_shared
+        };
+        is_had && form.ties.iter().all(allows)
     }
 
     fn take(&mut self, device: usize, form: &Form) {
         let question = self.question;
-        self.taken[device] = true;
-        self.given += 1;
-        for (counter, amount) in &question.devices[device].takes {
-            self.left[*counter] -= amount;
+        if self.taken[device] == 0 {
+            for (counter, amount) in &question.devices[device].takes {
+                self.left[*counter] -= amount;
+            }
         }
+        self.taken[device] += 1;
+        self.given += 1;
         for tie in &form.ties {
             self.tied[*tie].extend(question.ties[*tie].values[device]);
         }
@@ -357,10 +364,12 @@ impl Search<'_> {
 
     fn give_back(&mut self, device: usize, form: &Form) {
         let question = self.question;
-        self.taken[device] = false;
+        self.taken[device] -= 1;
         self.given -= 1;
-        for (counter, amount) in &question.devices[device].takes {
-            self.left[*counter] += amount;
+        if self.taken[device] == 0 {
+            for (counter, amount) in &question.devices[device].takes {
+                self.left[*counter] += amount;
+            }
         }
         for tie in &form.ties {
             self.tied[*tie].pop();

@@ -111,7 +111,7 @@ impl Room {
     }
 
     fn suffices_for(&self, lot: &Lot) -> bool {
-        let takes = lot.takes.as_ref();
+        let takes = lot.would_take(|_| false);
         takes.is_some_and(|takes| takes.iter().all(|(counter, amount)| self.left[*counter] >= *amount))
     }
 
@@ -125,8 +125,8 @@ impl Room {
             }
         }
         let could_be = |lot: &Lot| {
-            let fits = |takes: &Vec<(usize, i64)>| takes.iter().all(|(counter, amount)| left[*counter] >= *amount);
-            (lot.is_free() || is_freed(lot)) && lot.takes.as_ref().is_some_and(fits)
+            let fits = |takes: &[(usize, i64)]| takes.iter().all(|(counter, amount)| left[*counter] >= *amount);
+            (lot.is_free() || is_freed(lot)) && lot.would_take(|claim| freed.contains(claim)).is_some_and(fits)
         };
         let could_be = self.lots.iter().map(could_be).collect();
         (left, could_be)
@@ -143,9 +143,11 @@ impl Lot {
         self.holders.is_empty() || self.device.is_shared
     }
 
-    /// Returns what the device takes from counters, by their numbers.
-    pub fn takes(&self) -> &[(usize, i64)] {
-        self.takes.as_deref().unwrap_or_default()
+    /// Returns what one more claim would take from counters, by their numbers, if the claims that are `freed` held nothing; none where no
+    /// claim gets the device. A device that several claims may have takes it for the first of them, once.
+    pub fn would_take(&self, freed: impl Fn(&ClaimKey) -> bool) -> Option<&[(usize, i64)]> {
+        let is_given = self.device.is_shared && !self.holders.iter().all(freed);
+        self.takes.as_deref().map(|takes| if is_given { &[] } else { takes })
     }
 }
 

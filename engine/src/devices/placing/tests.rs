@@ -34,8 +34,10 @@ fn by_force(question: &Question) -> bool {
                 if times[*device] > 1 && !question.devices[*device].is_shared {
                     return false;
                 }
-                for (counter, amount) in &question.devices[*device].takes {
-                    left[*counter] -= amount;
+                if times[*device] == 1 {
+                    for (counter, amount) in &question.devices[*device].takes {
+                        left[*counter] -= amount;
+                    }
                 }
                 for tie in &request.forms[*form].ties {
                     match question.ties[*tie].values[*device] {
@@ -72,7 +74,7 @@ fn questions() -> impl Strategy<Value = Question> {
                 .into_iter()
                 .collect()
         });
-        let thing = (takes, proptest::bool::weighted(0.1)).prop_map(|(takes, is_shared)| Thing { takes, is_shared });
+        let thing = (takes, proptest::bool::weighted(0.3)).prop_map(|(takes, is_shared)| Thing { takes, is_shared });
         let tie = (
             proptest::collection::vec(proptest::option::weighted(0.8, 0_usize..3), count),
             any::<bool>(),
