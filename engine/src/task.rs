@@ -101,6 +101,8 @@ pub struct Wanted {
     pub ordered: bool,
     /// Whether it may get some of several choices that have equal numbers.
     pub mixes: bool,
+    /// Whether it may get what is none of the choices once further devices come.
+    pub more_may_come: bool,
 }
 
 impl Wanted {

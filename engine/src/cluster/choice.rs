@@ -90,13 +90,14 @@ pub(crate) fn exceeds(cluster: &Cluster, task: &Task, alternative: &Alternative,
 }
 
 /// Whether the scheduler could give a pod more of a card of an alternative than the alternative has, on a node that has as many as anybody
-/// likes. No label tells how many of a card a node has, and such a node may come at any time.
+/// likes, or what nobody knows yet. No label tells how many of a card a node has, and such a node may come at any time.
 pub(crate) fn could_exceed(cluster: &Cluster, task: &Task, alternative: &Alternative) -> bool {
     let Some(requests) = open_requests(cluster, task) else {
         return false;
     };
     let mut most = most_of(&requests, |_, _| i64::MAX).into_iter();
-    most.any(|(card, count)| alternative.has(card) && count > charged(cluster, task, alternative, card))
+    requests.iter().any(|request| request.more_may_come)
+        || most.any(|(card, count)| alternative.has(card) && count > charged(cluster, task, alternative, card))
 }
 
 /// Returns the most that the scheduler could give of each card for these requests, where this many cards are there.
@@ -164,7 +165,8 @@ fn charged(cluster: &Cluster, task: &Task, alternative: &Alternative, card: Card
     }
 }
 
-/// Returns the requests of a pod for devices, where any of them leaves the scheduler a choice of cards or of their number.
+/// Returns the requests of a pod for devices, where any of them leaves the scheduler a choice of cards or of their number, or will once further
+/// devices come.
 pub(crate) fn open_requests<'t>(cluster: &Cluster, task: &'t Task) -> Option<Cow<'t, [Wanted]>> {
     let claimed = task.claimed.as_ref()?;
     let requests = if claims_cards(task) {
@@ -174,7 +176,7 @@ pub(crate) fn open_requests<'t>(cluster: &Cluster, task: &'t Task) -> Option<Cow
     };
     requests
         .iter()
-        .any(|request| request.choices.len() > 1)
+        .any(|request| request.choices.len() > 1 || request.more_may_come)
         .then_some(requests)
 }
 

@@ -85,6 +85,7 @@ impl Cluster {
                         choices: choices.collect(),
                         ordered: false,
                         mixes: true,
+                        more_may_come: false,
                     });
                 }
                 Some(Err(why)) => {
@@ -136,6 +137,7 @@ impl Cluster {
                 choices: choices.collect(),
                 ordered: false,
                 mixes: true,
+                more_may_come: false,
             })
         });
         requested.collect()
@@ -169,6 +171,7 @@ impl Cluster {
                 choices: request.choices.into_iter().map(&mut read).collect(),
                 ordered: request.ordered,
                 mixes: request.mixes,
+                more_may_come: request.more_may_come,
             })
             .collect();
         let firsts = requests.iter().filter_map(|request| request.choices.first());

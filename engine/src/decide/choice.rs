@@ -49,7 +49,8 @@ pub(super) fn kept_away(cluster: &Cluster, shape: &Shape, alternative: &Alternat
     cluster.kept_away(task, alternative, || {
         let costs = requests.iter().flat_map(|requests| &**requests).map(cost_of_choice);
         let cost = costs.fold(LOOK_AT_NODE, usize::saturating_add);
-        effort.spend(cost.saturating_mul(nodes_for(cluster, Some(alternative)).len()));
+        // What could be given on nodes that come is asked once more.
+        effort.spend(cost.saturating_mul(nodes_for(cluster, Some(alternative)).len() + 1));
         find_kept_away(cluster, task, alternative)
     })
 }

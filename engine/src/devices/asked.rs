@@ -30,6 +30,9 @@ pub struct RequestAsked {
     pub ordered: bool,
     /// Whether the request may get a mix of several choices with the same count, because one form of it leaves several cards.
     pub mixes: bool,
+    /// Whether it may get what is none of the choices once further devices come: those of an alternative that no device is there for now, or
+    /// more on a node of which it gets all.
+    pub more_may_come: bool,
 }
 
 /// Why a pod's claims can't be charged as things are.
@@ -67,6 +70,7 @@ impl RequestAsked {
             choices: vec![cards],
             ordered: false,
             mixes: false,
+            more_may_come: false,
         }
     }
 }
@@ -148,6 +152,7 @@ impl Sum {
                 self.requests.push(request);
                 continue;
             };
+            alike.more_may_come |= request.more_may_come;
             for (sum, further) in alike.choices.iter_mut().zip(request.choices) {
                 for (card, count) in further {
                     let sum = sum.entry(card).or_default();

@@ -213,22 +213,25 @@ impl Devices {
                 _ => format!("there is a device for none of its alternatives; of the first, {why}"),
             }));
         }
-        if choices.is_empty() {
-            for (form, why) in lacking {
-                if self.may_be_cards(form, steps)? {
-                    let why =
-                        format!("one of its alternatives may be cards, and the others are none; of this one, {why}");
-                    return Err(Problem::NoDevice(why));
-                }
-            }
-        }
         if are_others && !choices.is_empty() {
             return Err(Problem::Unclear("one of its alternatives is no card".to_owned()));
+        }
+        let mut more_may_come = forms.iter().any(|form| form.count().is_none());
+        for (form, why) in lacking {
+            if !self.may_be_cards(form, steps)? {
+                continue;
+            }
+            if choices.is_empty() {
+                let why = format!("one of its alternatives may be cards, and the others are none; of this one, {why}");
+                return Err(Problem::NoDevice(why));
+            }
+            more_may_come = true;
         }
         Ok((!choices.is_empty()).then_some(RequestAsked {
             choices,
             ordered: request.first_available.len() > 1,
             mixes,
+            more_may_come,
         }))
     }
 

@@ -22,22 +22,30 @@ fn nobody_goes_where_another_card_could_be_given_than_the_one_that_would_be_char
     assert_eq!(world.admit(), [admitted("p1", "A")]);
 }
 
-/// Labels say which cards a node has, and not how many: on a node that comes later the scheduler would give the larger form.
+/// Labels say which cards a node has, and not how many: on a node that comes later the scheduler would give the larger form, the one that
+/// no device is there for now, or more devices where all are taken.
 #[test]
-fn who_takes_fewer_of_a_card_than_another_form_of_its_request_is_held_to_a_node() {
-    for (forms, node_of_pin) in [(&[(8, "A"), (1, "A")][..], Some("n3")), (&[(1, "A")], None)] {
+fn who_could_get_more_on_a_node_that_comes_is_held_to_a_node() {
+    let all = json!([{"name": "r", "exactly": {"deviceClassName": NVIDIA, "allocationMode": "All"}}]);
+    for (requests, node_of_pin) in [
+        (first_of(&[(8, "A"), (1, "A")]), Some("n3")),
+        (first_of(&[(8, "Z"), (1, "A")]), Some("n3")),
+        (all, Some("n3")),
+        (first_of(&[(1, "A")]), None),
+    ] {
         let mut world = world();
         world.remove_slice("n1", NVIDIA);
+        world.remove_slice("n2", NVIDIA);
         world.node(&node("n3"));
         world.slice("n3", NVIDIA, &gpus("A", 1));
         world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
-        ask(&mut world, "p1", &first_of(forms));
+        ask(&mut world, "p1", &requests);
         let admissions = world.admissions();
         let [admission] = &admissions[..] else {
-            panic!("{admissions:?}")
+            panic!("{requests}: {admissions:?}")
         };
         let pin = admission.pin.as_ref().map(|pin| &*pin.node);
-        assert_eq!((admission.card.as_deref(), pin), (Some("A"), node_of_pin));
+        assert_eq!((admission.card.as_deref(), pin), (Some("A"), node_of_pin), "{requests}");
     }
 }
 
