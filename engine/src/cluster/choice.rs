@@ -74,12 +74,11 @@ pub(crate) fn exceeds(cluster: &Cluster, task: &Task, alternative: &Alternative,
     };
     let by_claims = claims_cards(task);
     let there = |card: CardId, resource: ResourceId| {
-        // What a device plugin hands out there, the scheduler takes from the plugin.
-        let is_by_plugin = || {
-            let offer = node.offer().filter(|_| !by_claims);
-            offer.is_some_and(|offer| offer.by_plugin(Dimension::Resource(resource)) > 0)
-        };
-        if cluster.devices_apart(card) > 0 && !is_by_plugin() {
+        let offer = node.offer().filter(|_| !by_claims);
+        if offer.is_some_and(|offer| offer.by_plugin(Dimension::Resource(resource)) > 0) {
+            // What a device plugin hands out there, the scheduler takes from the plugin.
+            0
+        } else if cluster.devices_apart(card) > 0 {
             i64::MAX
         } else {
             node.card(card).map_or(0, NodeCard::all_devices)

@@ -130,8 +130,15 @@ impl Offer {
             });
         }
         for (dimension, count) in by_devices {
+            let of_other_cards = self.cards.iter().filter(|card| {
+                Dimension::Resource(card.resource) == dimension && card.supply == Supply::Plugin && !card.found.is_guess
+            });
+            let counts = of_other_cards.map(|card| card.found.count);
+            let of_other_cards = counts.fold(0, i64::saturating_add);
             let of = allocatable.entry(dimension).or_default();
-            *of = count.max(*of);
+            // What else the device plugin hands out is most likely the devices.
+            let others = of_other_cards.min(*of);
+            *of = others.saturating_add(count.max(*of - others));
         }
         self.cards.sort_by(|a, b| a.found.name.cmp(&b.found.name));
         self.allocatable = allocatable.into_iter().collect();

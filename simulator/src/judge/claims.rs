@@ -98,8 +98,10 @@ pub fn put_on_nodes(stored: &ByKind, nodes: &mut [Node]) {
             });
         }
         for (resource, count) in sums {
+            let is_other = |card: &&Card| card.resource == resource && card.supply == Supply::Plugin;
+            let others: i128 = node.cards.iter().filter(is_other).map(|card| card.count).sum();
             let has = node.allocatable.entry(resource).or_default();
-            *has = count.max(*has);
+            *has = count.max(*has - others) + others;
         }
     }
 }

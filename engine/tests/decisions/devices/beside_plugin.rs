@@ -4,6 +4,7 @@
 use super::reclaim::{RECLAIM, claimed, go, run_both_ways, victims};
 use super::*;
 use crate::world::capacity;
+use engine::overview::figures;
 
 /// A node with two `A` by a device plugin, and four `B` as devices, of which its labels say nothing.
 fn furnish(world: &mut World) {
@@ -159,11 +160,10 @@ fn cards_that_a_node_has_in_both_ways_are_counted_once() {
     assert_eq!(world.admit_names(), ["c2"]);
 }
 
-/// A queue that borrows: two `A` of the plugin's, and then two of the devices. Elsewhere, four more `A` are free.
+/// A queue that borrows: two `A` of the plugin's, and then two of the devices.
 fn borrowed() -> World {
     let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100"));
     furnish(&mut world);
-    world.node(&node("n2").cards("A", 4));
     world.queue(&bare_queue("a").deserved_cards(r#"{"A": 0, "B": 0}"#).deserved(GPU, "0"));
     world.queue(&bare_queue("b").deserved_cards(r#"{"A": 2, "B": 4}"#).deserved(GPU, "6"));
     run_both_ways(&mut world);
@@ -217,4 +217,46 @@ fn what_a_class_provides_too_is_taken_from_the_plugin_beside_claims_on_nobodys_a
     world.remove_pod("p1");
     assert_eq!(world.admit_names(), ["s1"]);
     assert_eq!(world.refusal_of("s2"), "NoNodeFits");
+}
+
+/// The class that provides the resource has devices of two cards there, none of which the scheduler gives for a request.
+#[test]
+fn who_gets_a_card_from_the_plugin_is_left_no_choice_of_devices() {
+    let mut world = furnished("");
+    world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", Some(GPU));
+    let mut other = gpus("C", 1)[0].clone();
+    other["name"] = "gpu-c".into();
+    let mut devices = gpus("B", 4);
+    devices.as_array_mut().unwrap().push(other);
+    world.slice("n1", NVIDIA, &devices);
+    world.pod(&pod("p1").asks("A", 1));
+    assert_eq!(world.admit(), [admitted("p1", "A")]);
+}
+
+/// The plugin's card is another than the devices; the same; one that no label names.
+#[test]
+fn a_node_has_as_many_of_a_resource_as_its_plugin_and_its_other_cards_together() {
+    let unnamed = |count: i64| node("n1").offers(GPU, &count.to_string());
+    for (node, in_all) in [
+        (node("n1").cards("A", 2), 6),
+        (node("n1").cards("B", 2), 4),
+        (unnamed(2), 4),
+        (unnamed(5), 5),
+    ] {
+        let mut world = World::with(capacity("enqueue, allocate, backfill", ""));
+        world.node(&node);
+        world.slice("n1", NVIDIA, &gpus("B", 4));
+        world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
+        world.queue(&bare_queue("team-a").deserved(GPU, "1"));
+        let figures = figures(&world.cluster);
+        let standing = figures
+            .iter()
+            .find(|of| *of.queue == *"team-a")
+            .unwrap()
+            .standing
+            .as_ref();
+        let mut resources = standing.unwrap().resources.iter();
+        let of_it = resources.find(|of| *of.resource == *GPU).unwrap();
+        assert_eq!(of_it.real_capacity, Some(in_all), "{node:?}");
+    }
 }
