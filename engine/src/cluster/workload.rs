@@ -1,7 +1,8 @@
 //! One workload: a `PodGroup`, or a Job that asks for its cards in advance. Its facts are readable everywhere. Only the
-//! methods in `changes` change them.
+//! methods in `changes` and `progress` change them.
 
 mod changes;
+mod progress;
 mod succeeded;
 
 use std::borrow::Cow;
