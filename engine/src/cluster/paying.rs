@@ -22,7 +22,7 @@ pub(super) enum Standing {
     In,
     /// It waits, or no queue is charged for it.
     Waits,
-    /// It was let in, and its quota was given back before it was gone; or nobody let it in, and it has no node.
+    /// It was let in, and its quota was given back before it was gone; or nobody let it in, and it has no node, or is deleted.
     Lapsed,
 }
 
@@ -90,6 +90,8 @@ impl Cluster {
         match (pod.is_in(), queue, &pod.charge) {
             (true, Some(_), Some(_)) => Standing::In,
             (true, Some(_), None) => Standing::Lapsed,
+            // It is never let in any more, and somebody's finalizer may keep it.
+            (false, ..) if pod.deleted.is_some() => Standing::Lapsed,
             (true, None, _) | (false, ..) => Standing::Waits,
         }
     }

@@ -184,6 +184,19 @@ fn who_is_deleted_and_never_goes_leaves_its_claim_to_be_paid_by_who_has_it() {
     assert_eq!(world.allocated("team-a", "A"), 2);
 }
 
+/// Somebody's finalizer keeps it.
+#[test]
+fn who_is_deleted_while_it_waits_leaves_its_claim_to_be_paid_by_others() {
+    let mut world = with_claim(&json!({}));
+    world.queue(&queue("team-a").quota(r#"{"A": 0}"#));
+    world.pods([waiting("p1").created(1), waiting("p2").created(2)]);
+    assert_eq!(world.admit_names(), [""; 0]);
+    assert_eq!(world.refusal_of("p2"), "ResourceClaimShared");
+    world.pod(&waiting("p1").created(1).deleted(0));
+    world.queue(&queue("team-a").quota(r#"{"A": 2}"#));
+    assert_eq!(world.admit(), [admitted("p2", r#"{"A":2}"#)]);
+}
+
 /// Who runs with what it shares is charged when its namespace comes to name a queue, whoever waits for the claim in another one; and is so
 /// by an operator that is started anew.
 #[test]
