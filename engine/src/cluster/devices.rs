@@ -131,6 +131,8 @@ impl Cluster {
             let id = self.names.card(&card.name);
             self.changes.cards.insert(id);
             self.note_coming_or_going(id);
+            // Pods were kept off nodes on which the scheduler could have given them such (`choice.rs`).
+            self.version += u64::from(self.devices_apart(id) == 0);
         }
         let is_named = |key: &ClaimKey| self.claimed.users.contains_key(key);
         let concerned = self.claimed.devices.claims_concerned_by(&change, is_named);

@@ -179,6 +179,20 @@ fn who_could_be_given_such_is_judged_anew_once_there_are_none() {
     assert_eq!(names, ["any", "resource"]);
 }
 
+/// The node that it goes to then is as it was, and so is what it asks for: nodes have such cards of their own too.
+#[test]
+fn who_was_kept_off_nodes_because_of_such_is_judged_anew_once_there_are_none() {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A": 100, "B": 100}"#));
+    publish(&mut world, "B", 2, &json!({"allNodes": true}));
+    world.claim("p-gpu", &exactly(1, None), &json!({}));
+    let pod = pod("p").annotation("volcano.sh/card.name", "A");
+    world.pod(&claiming(pod, "p-gpu"));
+    assert_eq!(world.refusal_of("p"), "NodesExcluded");
+    unpublish(&mut world, "B");
+    assert_eq!(world.admit(), [admitted("p", "A")]);
+}
+
 #[test]
 fn what_was_given_of_them_is_charged() {
     let mut world = fabric();
