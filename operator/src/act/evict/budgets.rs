@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crds::pod::Pod;
 use engine::refs::PodRef;
 use futures::StreamExt as _;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -39,6 +40,10 @@ const UNREAD_FOR: Duration = Duration::from_mins(1);
 const LONGEST_SELECTOR: usize = 16 << 10;
 /// The most labels of a pod that are read.
 const MOST_LABELS: usize = 1_000;
+/// How much memory the labels of all pods of one eviction may take, in bytes, and about what a label takes besides its text. A gang may have
+/// thousands of pods.
+const MOST_OF_LABELS: usize = 16 << 20;
+const OF_EACH_LABEL: usize = 64;
 
 /// The readers of disruption budgets, and which namespaces could not be read.
 #[derive(Debug)]
@@ -116,12 +121,23 @@ impl Actor {
             async move { (place, pod, patiently(|| self.pod(pod)).await) }
         });
         let mut answers = some_at_once(asked.collect());
+        let mut kept = 0;
         while let Some((place, pod, found)) = answers.next().await {
             match found {
+                Ok(found) if !heed_budgets(&found) => {}
                 Ok(found) if found.metadata.labels.len() > MOST_LABELS => refused.push(place),
                 Ok(found) => {
                     let labels = found.metadata.labels.iter();
-                    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+                    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+                    let labels: BTreeMap<_, _> = labels.collect();
+                    let sizes = labels
+                        .iter()
+                        .map(|(key, value)| key.len() + value.len() + OF_EACH_LABEL);
+                    kept += sizes.sum::<usize>();
+                    if kept > MOST_OF_LABELS {
+                        refused.push(place);
+                        continue;
+                    }
                     labelled.push((place, Arc::clone(&pod.namespace), labels));
                 }
                 Err(failure) if failure.is_passing() => return Err((pod, failure)),
@@ -208,6 +224,12 @@ impl Actor {
             "the namespace has more disruption budgets than are asked for",
         ))
     }
+}
+
+/// Whether evictions of a pod heed disruption budgets. Kubernetes' do not where the pod does not run yet or any more, or is on its way out.
+fn heed_budgets(pod: &Pod<Box<str>>) -> bool {
+    let is_running = !matches!(pod.status.phase.as_deref(), Some("Pending" | "Succeeded" | "Failed"));
+    is_running && pod.metadata.deletion_timestamp.is_none()
 }
 
 /// Which pods a budget is for.

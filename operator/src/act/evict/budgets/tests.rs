@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::super::tests::{actor, pod};
@@ -79,6 +79,36 @@ async fn budgets_are_read_in_small_pages_and_no_more_than_anybody_needs() {
     }
 }
 
+/// Kubernetes evicts such pods whatever budgets say.
+#[tokio::test]
+async fn budgets_protect_nobody_who_does_not_run_or_is_on_its_way_out() {
+    for (phase, deleted, expected) in [
+        ("Running", Value::Null, vec![0]),
+        ("Pending", Value::Null, vec![]),
+        ("Failed", Value::Null, vec![]),
+        ("Running", json!("2026-01-01T00:00:00Z"), vec![]),
+    ] {
+        let seen = json!({"kind": "Pod", "apiVersion": "v1", "spec": {}, "status": {"phase": phase},
+            "metadata": {"name": "p", "deletionTimestamp": deleted}});
+        let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let answer = if request.uri().path().ends_with("/poddisruptionbudgets") {
+                let budget = json!({"metadata": {}, "spec": {"selector": {}}, "status": {"disruptionsAllowed": 0}});
+                json!({"metadata": {}, "items": [budget]})
+            } else {
+                seen.clone()
+            };
+            let answer = http::Response::new(kube::client::Body::from(answer.to_string().into_bytes()));
+            async { Ok::<_, std::convert::Infallible>(answer) }
+        });
+        let (actor, _heard) = actor(kube::Client::new(server, "default"));
+        assert_eq!(
+            actor.over_budget(&[&pod()]).await.unwrap(),
+            expected,
+            "{phase} {deleted}"
+        );
+    }
+}
+
 /// Pods whose budgets are slow to read count as protected, and keep nobody waiting for longer, nor again and again.
 #[tokio::test(start_paused = true)]
 async fn budgets_that_are_slow_to_read_are_not_read_to_their_end() {
@@ -117,6 +147,27 @@ async fn who_has_more_labels_than_are_read_is_taken_for_protected() {
     });
     let (actor, _heard) = actor(kube::Client::new(server, "default"));
     assert_eq!(actor.over_budget(&[&pod()]).await.unwrap(), [0]);
+}
+
+/// A gang goes as a whole, and its labels are in memory at once.
+#[tokio::test]
+async fn of_pods_with_labels_without_end_most_are_taken_for_protected() {
+    let server = tower::service_fn(|request: http::Request<kube::client::Body>| {
+        let answer = if request.uri().path().ends_with("/poddisruptionbudgets") {
+            json!({"metadata": {}, "items": []})
+        } else {
+            let label = |index| (format!("{index:0>317}"), "v".repeat(63));
+            let labels: BTreeMap<_, _> = (0..MOST_LABELS).map(label).collect();
+            json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "p", "labels": labels}})
+        };
+        let answer = http::Response::new(kube::client::Body::from(answer.to_string().into_bytes()));
+        async { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    let (actor, _heard) = actor(kube::Client::new(server, "default"));
+    let gang = vec![pod(); 100];
+    let refused = actor.over_budget(&gang.iter().collect::<Vec<_>>()).await.unwrap();
+    let fit = MOST_OF_LABELS / (MOST_LABELS * (317 + 63 + OF_EACH_LABEL));
+    assert_eq!(refused, (fit..100).collect::<Vec<_>>());
 }
 
 /// Evictions that wait one behind the other keep all admissions waiting.
