@@ -18,6 +18,7 @@ use crate::cluster::kept::to_keep;
 use crate::cluster::pod::NotTaken;
 use crate::cluster::reclaims::EvictionOutcome;
 use crate::cluster::{Cluster, Kind};
+use crate::refs::WorkloadRef;
 use crate::trail::{Object, ObjectKind};
 
 /// One thing that was observed in the cluster.
@@ -96,8 +97,8 @@ pub enum Observation {
 pub enum Outcome {
     /// The outcome of letting in a pod, by its uid.
     Admission(Arc<str>, Answer),
-    /// The outcome of resuming a Job, by its uid.
-    Resumption(Arc<str>, Answer),
+    /// The outcome of resuming a Job.
+    Resumption(WorkloadRef, Answer),
     /// The outcome of binding a pod, by its uid, to the node that was chosen for it.
     Binding(Arc<str>, Answer),
     /// The outcome of evicting a pod, by its uid.
@@ -222,12 +223,12 @@ impl Cluster {
             Outcome::Admission(uid, Answer::Refused(_)) => self.refuse_for_good(uid, NotTaken::Refused, now),
             Outcome::Admission(uid, Answer::Failed(_)) => self.refuse_for_good(uid, NotTaken::Failed, now),
             Outcome::Admission(uid, Answer::Unknown) => self.await_answer(uid),
-            Outcome::Resumption(uid, Answer::NotWritten) => self.refuse_resumption(uid, None, now),
-            Outcome::Resumption(uid, Answer::Refused(message)) => {
-                self.refuse_resumption(uid, Some((NotTaken::Refused, message)), now);
+            Outcome::Resumption(job, Answer::NotWritten) => self.refuse_resumption(job, None, now),
+            Outcome::Resumption(job, Answer::Refused(message)) => {
+                self.refuse_resumption(job, Some((NotTaken::Refused, message)), now);
             }
-            Outcome::Resumption(uid, Answer::Failed(message)) => {
-                self.refuse_resumption(uid, Some((NotTaken::Failed, message)), now);
+            Outcome::Resumption(job, Answer::Failed(message)) => {
+                self.refuse_resumption(job, Some((NotTaken::Failed, message)), now);
             }
             // Whoever asked for the binding is told why it failed.
             Outcome::Binding(uid, Answer::NotWritten | Answer::Refused(_) | Answer::Failed(_)) => {

@@ -210,7 +210,7 @@ impl Story {
             };
             let outcomes: Vec<_> = match action {
                 Action::Admit(admission) => vec![Outcome::Admission(admission.pod.uid, answer)],
-                Action::Resume(resumption) => vec![Outcome::Resumption(resumption.job.uid, answer)],
+                Action::Resume(resumption) => vec![Outcome::Resumption(resumption.job, answer)],
                 Action::SendBack { pod, message, .. } | Action::Unplaced { pod, message } => {
                     check_text(&message);
                     vec![Outcome::Eviction(pod.uid, EvictionOutcome::Evicted)]

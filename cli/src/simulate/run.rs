@@ -214,7 +214,7 @@ impl Run {
                 if let Some(annotations) = job.object["metadata"]["annotations"].as_object_mut() {
                     annotations.remove(JOB_HELD);
                 }
-                let outcome = Outcome::Resumption(Arc::clone(&resumption.job.uid), Answer::Accepted);
+                let outcome = Outcome::Resumption(resumption.job.clone(), Answer::Accepted);
                 self.engine.outcome(&outcome, self.now);
                 self.see(Kind::Job, job.clone());
                 self.resumed.push(job);

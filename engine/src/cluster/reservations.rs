@@ -12,11 +12,11 @@ use super::deadlines::{after_refused_writes, times_not_taken};
 use super::pod::NotTaken;
 use super::set_back::SetBack;
 use super::waiting::Refused;
-use super::workload::{Enqueued, Said, Step, Workload, WriteRefused};
+use super::workload::{Enqueued, Said, Step, WriteRefused};
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::reason::Reason;
-use crate::refs::WorkloadKind;
+use crate::refs::{WorkloadKind, WorkloadRef};
 
 /// The most Jobs of one group for which Cardgate asks what is kept for them, whenever the group is judged.
 const MOST_JOBS: usize = 64;
@@ -191,11 +191,18 @@ impl Cluster {
 
     /// Notes that a Job could not be resumed. It is tried again after a while, and where the API server does not take it
     /// (`answered`, with its words), later each time.
-    pub(crate) fn refuse_resumption(&mut self, uid: &str, answered: Option<(NotTaken, &Arc<str>)>, now: Timestamp) {
-        let is_it = |workload: &Workload| workload.terms.as_ref().is_some_and(|terms| &*terms.uid == uid);
-        let Some(id) = self.workloads().find(|(_, workload)| is_it(workload)).map(|(id, _)| id) else {
-            return;
+    pub(crate) fn refuse_resumption(
+        &mut self,
+        job: &WorkloadRef,
+        answered: Option<(NotTaken, &Arc<str>)>,
+        now: Timestamp,
+    ) {
+        let id = self.workload_named(job.kind, &job.namespace, &job.name);
+        let is_it = |id: &WorkloadId| {
+            let terms = self.workloads[*id].terms.as_ref();
+            terms.is_some_and(|terms| terms.uid == job.uid)
         };
+        let Some(id) = id.filter(is_it) else { return };
         let earlier = self.workloads[id]
             .write_refused
             .as_ref()

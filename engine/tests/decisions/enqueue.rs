@@ -1,10 +1,10 @@
 //! **Job Enqueueable Check**: workloads as a whole, before their pods exist and before the first of them is let in.
 
+use engine::Answer;
 use engine::amounts::Dimension;
 use engine::decide::Action;
 use engine::explain::{Subject, explain};
 use engine::refs::WorkloadKind;
-use engine::{Answer, Outcome};
 
 use crate::world::{Object, World, configuration, group, held_job, node, pod, queue, queue_plugin};
 
@@ -122,10 +122,7 @@ fn who_stands_aside_for_what_was_kept_in_vain_comes_back_though_a_write_was_refu
         world.queue(&queue("team-a").quota(r#"{"A100": 1}"#));
         world.job(&held_job("job", r#"{"A100": 1}"#));
         assert_eq!(world.resume(), ["job"]);
-        world.hear(
-            &Outcome::Resumption("job".into(), Answer::Refused("no".into())),
-            world.now,
-        );
+        world.resumption_ended("job", Answer::Refused("no".into()), world.now);
         if waits > 0 {
             world.wait(30);
             assert_eq!(world.resume(), ["job"]);

@@ -184,7 +184,7 @@ impl Actor {
         let actor = self.clone();
         self.runtime.spawn(async move {
             let ended = actor.try_to_resume(&resumption).await;
-            let outcome = |answer| Outcome::Resumption(Arc::clone(&resumption.job.uid), answer);
+            let outcome = |answer| Outcome::Resumption(resumption.job.clone(), answer);
             // The mind is gone only when the program ends.
             let _ = actor.events.send(Event::Outcome(outcome(ended.answer()))).await;
             let look = || actor.is_resumed(&resumption.job);

@@ -103,10 +103,7 @@ fn a_job_whose_resumption_fails_stays_away_for_little_more_than_a_minute_and_say
     for wait in [5, 10, 20, 40, 80, 80] {
         let resumed = world.decide();
         assert!(matches!(&*resumed, [Action::Resume(_)]), "{resumed:?}");
-        world.hear(
-            &Outcome::Resumption("job".into(), Answer::Failed(MESSAGE.into())),
-            world.now,
-        );
+        world.resumption_ended("job", Answer::Failed(MESSAGE.into()), world.now);
         let said = progress(&mut world.cluster, world.now, usize::MAX).remove(0);
         let (_, message) = said.refused.unwrap();
         assert!(
@@ -143,10 +140,7 @@ fn a_job_that_the_api_server_refuses_to_resume_says_so_each_time() {
     for wait in [5, 10, 20] {
         let resumed = world.decide();
         assert!(matches!(&*resumed, [Action::Resume(_)]), "{resumed:?}");
-        world.hear(
-            &Outcome::Resumption("job".into(), Answer::Refused(MESSAGE.into())),
-            world.now,
-        );
+        world.resumption_ended("job", Answer::Refused(MESSAGE.into()), world.now);
         assert!(world.known_queue("team-a").inqueue.is_empty(), "nothing is kept for it");
         let said = progress(&mut world.cluster, world.now, usize::MAX).remove(0);
         assert!(said.news);

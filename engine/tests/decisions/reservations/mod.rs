@@ -10,7 +10,7 @@ use engine::cluster::waiting::Refused;
 use engine::cluster::workload::{Phase, Step};
 use engine::decide::Action;
 use engine::explain::{Progress, Subject, explain, progress};
-use engine::refs::WorkloadKind;
+use engine::refs::{WorkloadKind, WorkloadRef};
 use engine::{Answer, Outcome};
 use serde_json::json;
 

@@ -210,9 +210,18 @@ fn a_job_that_stands_aside_for_a_refused_write_is_told_that_also_when_nothing_is
     assert_eq!(world.resume(), ["job"]);
     world.wait(1);
     world.admit();
-    let refused = Answer::Refused("denied by policy".into());
-    world.hear(&Outcome::Resumption("job".into(), refused), world.now);
+    // Another Job had the name before.
+    let earlier = WorkloadRef {
+        kind: WorkloadKind::Job,
+        namespace: "team".into(),
+        name: "job".into(),
+        uid: "earlier".into(),
+    };
+    world.hear(&Outcome::Resumption(earlier, Answer::NotWritten), world.now);
     let job = world.cluster.workload_named(WorkloadKind::Job, "team", "job").unwrap();
+    assert_eq!(world.cluster.workload(job).aside_until(), None);
+    let refused = Answer::Refused("denied by policy".into());
+    world.resumption_ended("job", refused, world.now);
     let aside_for = |world: &World| {
         let until = world.cluster.workload(job).aside_until().unwrap();
         until.duration_since(world.now).as_secs()

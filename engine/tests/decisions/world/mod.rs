@@ -15,7 +15,7 @@ use engine::explain::{Notice, Subject, explain, notices};
 use engine::names::ResourceId;
 use engine::overview::{self, Shown};
 use engine::reason::{Outlook, Reason};
-use engine::refs::WorkloadKind;
+use engine::refs::{WorkloadKind, WorkloadRef};
 use engine::{Answer, Observation, Outcome};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 pub use object::*;
@@ -238,8 +238,19 @@ impl World {
         self.hear(&Outcome::Admission(uid.into(), Answer::NotWritten), now);
     }
 
-    pub fn refuse_resumption(&mut self, uid: &str, now: Timestamp) {
-        self.hear(&Outcome::Resumption(uid.into(), Answer::NotWritten), now);
+    /// What the API server answered to resuming a Job of this name, whose UID is the same.
+    pub fn resumption_ended(&mut self, name: &str, answer: Answer, now: Timestamp) {
+        let job = WorkloadRef {
+            kind: WorkloadKind::Job,
+            namespace: "team".into(),
+            name: name.into(),
+            uid: name.into(),
+        };
+        self.hear(&Outcome::Resumption(job, answer), now);
+    }
+
+    pub fn refuse_resumption(&mut self, name: &str, now: Timestamp) {
+        self.resumption_ended(name, Answer::NotWritten, now);
     }
 
     pub fn binding_failed(&mut self, uid: &str) {
