@@ -301,7 +301,7 @@ impl Cluster {
                 if let Some(node) = pod.room {
                     let given = given.on_nodes.entry(node).or_default();
                     given.used.add_all(pod.request());
-                    if self.is_without_gpu(&pod.task, pod.request()) {
+                    if self.counts_without_gpu(pod) {
                         given.without_gpu.add_all(pod.request());
                     }
                 }

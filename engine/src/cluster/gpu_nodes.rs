@@ -11,9 +11,10 @@ use crds::configuration::Enforcement;
 use crds::keys::{GPU_NODE_LABEL, NODE_LABEL_SET};
 use jiff::Timestamp;
 
-use super::Cluster;
 use super::node::Offer;
+use super::pod::Pod;
 use super::set_back::SetBack;
+use super::{Cluster, gpus};
 use crate::amounts::{Amounts, Dimension};
 use crate::ids::{Id as _, NodeId};
 use crate::names::ResourceId;
@@ -266,6 +267,18 @@ impl Cluster {
         !task.shares_cards() && !by_class && !self.asks_for_gpu(request)
     }
 
+    /// Whether a pod counts towards the quotas of the GPU node on which it has room.
+    pub(crate) fn counts_without_gpu(&self, pod: &Pod) -> bool {
+        self.is_without_gpu(&pod.task, pod.request()) && (pod.is_placed() || self.counts_where_expected(&pod.task))
+    }
+
+    /// Whether pods with this task count where they are expected. Where a scheduler asks before it chooses a node, they
+    /// don't, since they may go to another node; but those that are pinned to their cards can't.
+    pub(super) fn counts_where_expected(&self, task: &Task) -> bool {
+        self.configuration.cardgate.enforce_cross_quota == Enforcement::Gating
+            || task.mgpu.is_some() && gpus::pins(&self.configuration)
+    }
+
     /// Matches resource names that were not seen before. Code that reads a pod or node calls this, so that code that
     /// counts or decides never has to match names.
     pub(super) fn meet_resources(&mut self) {
@@ -299,9 +312,15 @@ impl Cluster {
             return;
         };
         self.gpu_nodes.count_assumption(&assumed, -1);
-        // Once the configuration gates pods again, some pods may wait for what was assumed before.
-        if self.configuration.cardgate.enforce_cross_quota == Enforcement::Gating {
-            assumed.nodes.iter().for_each(|node| self.node_changes.note(*node));
+        // Once the configuration gates pods again, some pods may wait for what was assumed before. Pods that are pinned to
+        // their cards wait for it in any case.
+        let gating = self.configuration.cardgate.enforce_cross_quota == Enforcement::Gating;
+        let pins = gpus::pins(&self.configuration);
+        for node in assumed.nodes {
+            let offer = self.nodes[node].offer();
+            if gating || pins && offer.is_some_and(|offer| offer.mgpu.is_some()) {
+                self.node_changes.note(node);
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crds::configuration::{Configuration, Enforcement};
 use crds::mgpu::ContainerRequest;
 
 use super::Cluster;
@@ -24,6 +25,11 @@ pub struct Placed {
     pub container: usize,
     /// The cards of the node, by their index on it.
     pub cards: Vec<u16>,
+}
+
+/// Whether pods that ask for shares of cards are pinned to the cards that they get.
+pub(super) fn pins(configuration: &Configuration) -> bool {
+    configuration.mgpu.enable && configuration.cardgate.enforce_mgpu == Enforcement::Gating
 }
 
 impl Cluster {

@@ -269,6 +269,7 @@ impl Cluster {
         let enforced = before.cardgate.enforce_cross_quota;
         if before.cross_quota != self.configuration.cross_quota
             || enforced != self.configuration.cardgate.enforce_cross_quota
+            || gpus::pins(&before) != gpus::pins(&self.configuration)
         {
             self.refresh_gpu_nodes();
         }

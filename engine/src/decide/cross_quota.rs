@@ -5,11 +5,12 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use crds::configuration::{AdmitOn, CrossQuota, Enforcement};
+use crds::label_selector::LabelSelector;
 use crds::scoring_strategy::ScoringStrategy;
 
 use super::effort::Effort;
 use super::fit::NodeSearch;
-use super::{Grant, choice};
+use super::{Grant, choice, mgpu};
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
@@ -36,8 +37,12 @@ fn rules<'a>(cluster: &'a Cluster, shape: &Shape) -> Option<Rules<'a>> {
     let configuration = cluster.configuration();
     let arguments = configuration.cross_quota.as_ref()?;
     let gating = configuration.cardgate.enforce_cross_quota == Enforcement::Gating;
-    let has_gpu = || shape.task.requests().any(|request| cluster.asks_for_gpu(request));
-    (gating && !shape.task.asks_for_devices() && !has_gpu()).then_some(Rules { arguments, strategy })
+    (gating && is_without_gpu(cluster, shape)).then_some(Rules { arguments, strategy })
+}
+
+/// **CPU Pod Detection**: whether pods of this shape surely get no GPU.
+fn is_without_gpu(cluster: &Cluster, shape: &Shape) -> bool {
+    !shape.task.asks_for_devices() && !shape.task.requests().any(|request| cluster.asks_for_gpu(request))
 }
 
 /// Whether `CrossQuota` decides where pods of this shape go.
@@ -53,9 +58,24 @@ pub(super) fn asks_nodes(cluster: &Cluster, shape: &Shape, alternative: Option<&
     !on_quota || governs(cluster, shape) && !choice::is_selectable(cluster, shape, alternative, true, effort)
 }
 
-/// Returns what pods of this shape ask of the quotas of GPU nodes, where these decide.
+/// Whether a scheduler asks the quotas about pods of this shape when they are pinned to their cards already, and can go nowhere else.
+/// Where a selector says about which labels it does, nobody knows here. Pods that say themselves which node they want stay as they
+/// are: those of a `DaemonSet` do, and about these it does not.
+fn stops_pinned(cluster: &Cluster, shape: &Shape) -> bool {
+    let configuration = cluster.configuration();
+    let everybody = |arguments: &CrossQuota| arguments.selector == LabelSelector::default();
+    configuration.cardgate.enforce_cross_quota == Enforcement::Extender
+        && configuration.cross_quota.as_ref().is_some_and(everybody)
+        && mgpu::request(cluster, shape).is_some()
+        && mgpu::pins(cluster)
+        && is_without_gpu(cluster, shape)
+        && shape.constraints.affinity.pinned_to().is_none()
+}
+
+/// Returns what pods of this shape ask of the quotas of GPU nodes, where these decide, here or when a scheduler asks.
 pub(super) fn asked(cluster: &Cluster, shape: &Shape) -> Option<Vec<i64>> {
-    governs(cluster, shape).then(|| cluster.gpu_nodes().request(&shape.task.request))
+    let is_asked = governs(cluster, shape) || stops_pinned(cluster, shape);
+    is_asked.then(|| cluster.gpu_nodes().request(&shape.task.request))
 }
 
 /// Whether a node has quota left for a pod that asks for this, or has no quotas at all.

@@ -231,7 +231,7 @@ pub(super) struct Query<'a> {
     arguments: Mgpu,
     asked: HashMap<InUse<'a>, Result<Rc<Allocation>, Unfit>>,
     effort: Effort,
-    /// What the pod asks of the quotas of GPU nodes, where `CrossQuota` decides about it.
+    /// What the pod asks of the quotas of GPU nodes, where `CrossQuota` has a say about it.
     quotas: Option<Vec<i64>>,
 }
 

@@ -59,8 +59,8 @@ impl Cluster {
         };
         self.nodes[node].books(PEN).set_aside(room.held(false), sign);
         let (task, request) = (&aside.shape.task, aside.shape.task.first_request());
-        if self.is_without_gpu(task, request) {
-            self.count_request_without_gpu(node, request, false, sign);
+        if self.is_without_gpu(task, request) && self.counts_where_expected(task) {
+            self.count_request_without_gpu(node, request, sign);
         }
     }
 
@@ -171,8 +171,9 @@ impl Cluster {
             let is_open = leaving.on_nodes.contains_key(&node);
             let taken = nodes.entry(node).or_default();
             taken.used.add_all(room.held(judged_beside && !is_open));
-            if self.is_without_gpu(&aside.shape.task, aside.shape.task.first_request()) {
-                taken.without_gpu.add_all(aside.shape.task.first_request());
+            let (task, request) = (&aside.shape.task, aside.shape.task.first_request());
+            if self.is_without_gpu(task, request) && self.counts_where_expected(task) {
+                taken.without_gpu.add_all(request);
             }
         }
         for (node, mut taken) in nodes {
@@ -225,8 +226,7 @@ impl Cluster {
             self.nodes[*node].books(PEN).set_aside(request, sign);
         }
         for (node, request) in &hold.without_gpu {
-            // Nobody knows where a pod will be that Cardgate does not place (`enforceCrossQuota: extender`).
-            self.count_request_without_gpu(*node, request, false, sign);
+            self.count_request_without_gpu(*node, request, sign);
         }
     }
 

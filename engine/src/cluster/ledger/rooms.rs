@@ -1,8 +1,6 @@
 //! What pods hold of the nodes that they run on or are expected on, and the sums over all nodes.
 
 use super::PEN;
-use crds::configuration::Enforcement;
-
 use crate::amounts::{Amounts, Dimension, Totals};
 use crate::cluster::parts::Parts;
 use crate::cluster::pod::Pod;
@@ -158,21 +156,15 @@ impl Cluster {
         }
     }
 
-    /// Counts room that a pod comes to hold on a node, or gives back (`sign`), among what pods without GPU hold. Where a
-    /// scheduler asks before it chooses a node, a pod that is only expected there counts nowhere, since it may go to
-    /// another node.
+    /// Counts room that a pod comes to hold on a node, or gives back (`sign`), among what pods without GPU hold.
     pub(in crate::cluster) fn count_without_gpu(&mut self, id: NodeId, pod: &Pod, sign: i128) {
-        if self.is_without_gpu(&pod.task, pod.request()) {
-            self.count_request_without_gpu(id, pod.request(), pod.is_placed(), sign);
+        if self.counts_without_gpu(pod) {
+            self.count_request_without_gpu(id, pod.request(), sign);
         }
     }
 
-    /// Counts the same for a request, of a pod without GPU.
-    pub(super) fn count_request_without_gpu(&mut self, id: NodeId, request: &Amounts, is_placed: bool, sign: i128) {
-        let on_demand = self.configuration.cardgate.enforce_cross_quota == Enforcement::Extender;
-        if on_demand && !is_placed {
-            return;
-        }
+    /// Counts the same for a request, of a pod without GPU that counts there.
+    pub(super) fn count_request_without_gpu(&mut self, id: NodeId, request: &Amounts, sign: i128) {
         let resources = self.gpu_nodes.resources();
         if resources.is_empty() {
             return;

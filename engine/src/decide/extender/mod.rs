@@ -29,7 +29,7 @@ pub use binding::{Binding, Wish, bind};
 pub use cards::CardsRefusal;
 use cards::{CardQuery, Shares};
 pub use quotas::OverQuota;
-use quotas::{QuotaQuery, Says};
+use quotas::{QuotaQuery, Says, counted_on};
 
 /// How long a scheduler may take to bind a pod after it has asked. After that, the pod no longer counts where it might have gone.
 const BINDING_LIMIT: SignedDuration = SignedDuration::from_secs(60);
@@ -189,8 +189,11 @@ pub fn look(cluster: &Cluster, pod: &PodQuery, nodes: &[Box<str>]) -> Filtered {
 }
 
 /// Notes that the answer has been given: until the pod is bound, it counts on every node that it may go to.
-pub fn assume(cluster: &mut Cluster, pod: &PodQuery, filtered: Filtered, now: Timestamp) {
+pub fn assume(cluster: &mut Cluster, pod: &PodQuery, mut filtered: Filtered, now: Timestamp) {
     let known = cluster.pod_with_uid(&pod.uid).and_then(|id| cluster.pod(id));
+    // Where it counts already, it is not counted twice.
+    let counted = known.and_then(|known| counted_on(cluster, known));
+    filtered.within.retain(|node| Some(*node) != counted);
     if filtered.within.is_empty() || known.is_some_and(|known| known.stage == Stage::Bound) {
         return;
     }

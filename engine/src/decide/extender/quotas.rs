@@ -9,6 +9,7 @@ use crds::format::format_amount;
 use crds::scoring_strategy::ScoringStrategy;
 
 use crate::cluster::Cluster;
+use crate::cluster::pod::{Pod, Stage};
 use crate::ids::NodeId;
 use crate::policies::cross_quota::{Line, Scoring, exceeded};
 use crate::task::Task;
@@ -58,8 +59,8 @@ pub(super) struct QuotaQuery<'a> {
     strategy: ScoringStrategy,
     request: Vec<i64>,
     weights: Vec<u32>,
-    /// The node that the pod is being bound to.
-    binding: Option<NodeId>,
+    /// The node on which the pod counts already.
+    counted: Option<NodeId>,
     /// The nodes where the pod may come to be, in order.
     assumed: &'a [NodeId],
 }
@@ -75,7 +76,7 @@ impl<'a> QuotaQuery<'a> {
             weights: resources
                 .flat_map(|arguments| arguments.resources.iter().map(|resource| resource.weight))
                 .collect(),
-            binding: known.filter(|known| known.binding).and_then(|known| known.room),
+            counted: known.and_then(|known| counted_on(cluster, known)),
             assumed: cluster.gpu_nodes().assumed_nodes(uid),
         }
     }
@@ -119,16 +120,22 @@ impl<'a> QuotaQuery<'a> {
     /// Returns the quota lines of a GPU node, as if the pod itself were nowhere.
     fn lines(&self, node: NodeId) -> Option<Cow<'a, [Line]>> {
         let lines = self.cluster.gpu_nodes().lines(node)?;
-        let binding = self.binding == Some(node);
+        let counted = self.counted == Some(node);
         let assumed = self.assumed.binary_search(&node).is_ok();
-        if !binding && !assumed {
+        if !counted && !assumed {
             return Some(Cow::Borrowed(lines));
         }
         let without = |(line, asked): (&Line, &i64)| Line {
-            used: line.used - if binding { i128::from(*asked) } else { 0 },
+            used: line.used - if counted { i128::from(*asked) } else { 0 },
             assumed: line.assumed - if assumed { i128::from(*asked) } else { 0 },
             ..*line
         };
         Some(Cow::Owned(lines.iter().zip(&self.request).map(without).collect()))
     }
+}
+
+/// Returns the node on which a pod that is not bound yet counts: where it is being bound, or where it is pinned to its cards.
+pub(super) fn counted_on(cluster: &Cluster, pod: &Pod) -> Option<NodeId> {
+    pod.room
+        .filter(|_| pod.stage != Stage::Bound && cluster.counts_without_gpu(pod))
 }

@@ -416,7 +416,7 @@ impl Victims {
                 request: Arc::clone(pod.request()),
                 without_devices: without_devices(cluster, pod),
                 is_on_cards: pod.task.mgpu.is_some() || pod.task.claimed.is_some(),
-                is_without_gpu: cluster.is_without_gpu(&pod.task, pod.request()),
+                is_without_gpu: cluster.counts_without_gpu(pod),
             }],
             by_node: vec![0],
             level: source.level,

@@ -239,6 +239,55 @@ fn a_pod_on_shared_cards_goes_where_there_is_quota_also_where_a_scheduler_choose
     }
 }
 
+/// Where schedulers ask the quotas and the cards are chosen here, a pod can't go elsewhere when it is refused its node.
+#[test]
+fn a_pod_that_is_pinned_to_its_cards_goes_where_a_scheduler_that_asks_lets_it() {
+    let mut world = World::with(configuration(
+        "quota.cpu: 4",
+        "unnamedCards: free\nenforceCrossQuota: extender",
+    ));
+    let nodes: [Box<str>; 2] = ["gpu-1".into(), "gpu-2".into()];
+    for name in &nodes {
+        world.node(&gpu_node(name).mgpu(2, 16_000, "fixed-share"));
+    }
+    world.queue(&queue("team-a"));
+    let share = |name: &str| pod(name).requests("cpu", "3").share(30, 1000);
+    world.pod(&bare_pod("held").requests("cpu", "4").on("gpu-1"));
+    world.pod(&share("a"));
+    assert_eq!(pinned(&mut world), "gpu-2");
+    // It counts there before any scheduler asks about it, once, and is not in its own way.
+    world.pod(&share("b"));
+    assert_eq!(world.refusal_of("b"), "InsufficientMGPU");
+    let asked = extender::ask(&mut world, &share("a").ungated().pinned_to("gpu-2"), &nodes);
+    let refused: Vec<_> = asked.refused.iter().map(|(place, _)| *place).collect();
+    assert_eq!((refused, line(&world.cluster, "gpu-2")), (vec![0], (3_000, 4_000)));
+    assert_eq!(world.cluster.gpu_nodes().count_assumed(), 0);
+    // Nor is another one in its way for longer than it is being placed.
+    world.remove_pod("a");
+    extender::ask(&mut world, &bare_pod("q").requests("cpu", "3"), &nodes);
+    assert_eq!(world.refusal_of("b"), "InsufficientMGPU");
+    world.wait(120);
+    world.cluster.expire_assumed(world.now);
+    assert_eq!(pinned(&mut world), "gpu-2");
+}
+
+/// What a selector says about labels is not known here; and who names its node itself would be held for nothing, if a `DaemonSet` made it.
+#[test]
+fn whom_quotas_may_not_concern_is_not_held_for_them() {
+    let selecting = "quota.cpu: 4, label-selector: app!=free";
+    for (arguments, node) in [(selecting, None), ("quota.cpu: 4", Some("gpu-1"))] {
+        let mut world = World::with(configuration(
+            arguments,
+            "unnamedCards: free\nenforceCrossQuota: extender",
+        ));
+        world.node(&gpu_node("gpu-1").mgpu(2, 16_000, "fixed-share"));
+        world.queue(&queue("team-a"));
+        let p = pod("p").requests("cpu", "5").share(30, 1000);
+        world.pod(&node.into_iter().fold(p, Object::pinned_to));
+        assert_eq!(pinned(&mut world), "gpu-1", "{arguments}");
+    }
+}
+
 /// What schedulers were placing when the configuration changed still counts, and wakes who waits when it does no more.
 #[test]
 fn a_pod_that_waits_for_what_was_assumed_is_let_in_when_that_expires() {
