@@ -274,7 +274,7 @@ impl Cluster {
 
     /// Whether pods with this task count where they are expected. Where a scheduler asks before it chooses a node, they
     /// don't, since they may go to another node; but those that are pinned to their cards can't.
-    pub(super) fn counts_where_expected(&self, task: &Task) -> bool {
+    pub(crate) fn counts_where_expected(&self, task: &Task) -> bool {
         self.configuration.cardgate.enforce_cross_quota == Enforcement::Gating
             || task.mgpu.is_some() && gpus::pins(&self.configuration)
     }

@@ -10,7 +10,7 @@ use crds::scoring_strategy::ScoringStrategy;
 
 use super::effort::Effort;
 use super::fit::NodeSearch;
-use super::{Grant, choice, mgpu};
+use super::{Grant, choice, fit};
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
@@ -66,8 +66,7 @@ fn stops_pinned(cluster: &Cluster, shape: &Shape) -> bool {
     let everybody = |arguments: &CrossQuota| arguments.selector == LabelSelector::default();
     configuration.cardgate.enforce_cross_quota == Enforcement::Extender
         && configuration.cross_quota.as_ref().is_some_and(everybody)
-        && mgpu::request(cluster, shape).is_some()
-        && mgpu::pins(cluster)
+        && cluster.counts_where_expected(&shape.task)
         && is_without_gpu(cluster, shape)
         && shape.constraints.affinity.pinned_to().is_none()
 }
@@ -82,6 +81,28 @@ pub(super) fn asked(cluster: &Cluster, shape: &Shape) -> Option<Vec<i64>> {
 pub(super) fn has_quota(cluster: &Cluster, asked: &[i64], node: NodeId) -> bool {
     let lines = cluster.gpu_nodes().lines(node);
     lines.is_none_or(|lines| exceeded(lines, asked).is_none())
+}
+
+/// Whether some GPU node beside these, which are in the order of their ids, would do for the pod but for its quota. Where no steps are
+/// left to ask, the next one counts as such.
+fn is_lacking_beside(
+    cluster: &Cluster,
+    shape: &Shape,
+    alternative: Option<&Alternative>,
+    changed: &[NodeId],
+    effort: &Effort,
+) -> bool {
+    let table = cluster.gpu_nodes();
+    let request = table.request(&shape.task.request);
+    let would_do = |node| {
+        effort.look_at_node(shape);
+        fit::ask(cluster, shape, alternative, cluster.node(node)).would_do()
+    };
+    let mut others = table.iter().filter(|(node, _)| changed.binary_search(node).is_err());
+    others.any(|(node, lines)| {
+        effort.spend(request.len() + 1);
+        effort.is_spent() || exceeded(lines, &request).is_some() && would_do(node)
+    })
 }
 
 /// Returns what the quotas of a node lack for a pod that asks for this. None in two cases: the quotas would not suffice even with
@@ -121,9 +142,14 @@ pub(super) fn find(
     search: &mut NodeSearch,
 ) -> Option<Grant> {
     // This comes first: where the search goes on for other nodes depends on what has changed since the last search.
-    let changed = search.changed(cluster, shape, alternative);
+    let mut changed = search.changed(cluster, shape, alternative);
+    if search.lacked_quota(shape, alternative) {
+        // Of a node that would have done but for its quota, nobody noted what else the others lack. So all nodes are asked once there is
+        // none any more.
+        changed = changed.filter(|changed| is_lacking_beside(cluster, shape, alternative, changed, &search.effort));
+    }
     search.keep_off_gpu_nodes();
-    if let Some(node) = search.find(cluster, shape, alternative) {
+    if let Some(node) = search.find(cluster, shape, alternative, changed.as_deref()) {
         // A GPU node may lack its label for a few moments; then it looks to the scheduler like any other node.
         let all_labelled = cluster.gpu_nodes().all_labelled();
         return Some(Grant {

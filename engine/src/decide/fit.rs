@@ -31,7 +31,7 @@ pub(super) struct NodeSearch {
     over_quota: bool,
     /// Which nodes are searched.
     among: Among,
-    effort: Effort,
+    pub(super) effort: Effort,
 }
 
 /// Which nodes a search covers.
@@ -65,6 +65,13 @@ pub(super) enum Answer {
     GivesOtherwise,
     /// The node is gone, or means another resource by the card's name.
     Unrelated,
+}
+
+impl Answer {
+    /// Whether the node takes the pod, or would once others give back room or devices.
+    pub(super) fn would_do(self) -> bool {
+        matches!(self, Self::Takes | Self::LacksRoom | Self::LacksDevices)
+    }
 }
 
 impl NodeSearch {
@@ -104,20 +111,30 @@ impl NodeSearch {
         Some(changed)
     }
 
+    /// Whether an earlier search for this alternative found a node that would have done but for its quota.
+    pub(super) fn lacked_quota(&self, shape: &Shape, alternative: Option<&Alternative>) -> bool {
+        let earlier = self.earlier(shape, alternative);
+        earlier.is_some_and(|earlier| earlier.reason.cure() == Cure::Release)
+    }
+
     fn earlier(&self, shape: &Shape, alternative: Option<&Alternative>) -> Option<Refused> {
         let bit = search_bit(shape, alternative);
         self.earlier.filter(|earlier| bit != 0 && earlier.searched & bit != 0)
     }
 
-    /// Returns the node that the pod is expected on, with this card. Nodes take turns, as they do under the scheduler's own
-    /// spreading.
+    /// Returns the node that the pod is expected on, with this card; where an earlier search is gone on with, out of the nodes
+    /// that have [`changed`](Self::changed) since. Nodes take turns, as they do under the scheduler's own spreading.
     pub(super) fn find(
         &mut self,
         cluster: &mut Cluster,
         shape: &Shape,
         alternative: Option<&Alternative>,
+        changed: Option<&[NodeId]>,
     ) -> Option<NodeId> {
-        if let Some(earlier) = self.earlier(shape, alternative) {
+        let earlier = self.earlier(shape, alternative);
+        self.searched |= search_bit(shape, alternative);
+        if let (Some(earlier), Some(changed)) = (earlier, changed) {
+            // This was found of other nodes too. Where all nodes are asked, they say it again, if it is still so.
             match earlier.reason.cure() {
                 _ if earlier.none_would_do => self.excluded = true,
                 Cure::Eviction => self.would_do = true,
@@ -125,11 +142,9 @@ impl NodeSearch {
                 Cure::Change => self.excluded = true,
                 Cure::Search => {}
             }
-        }
-        self.searched |= search_bit(shape, alternative);
-        if let Some(changed) = self.changed(cluster, shape, alternative) {
             let (last, first): (Vec<_>, Vec<_>) = changed
-                .into_iter()
+                .iter()
+                .copied()
                 .partition(|node| takes_devices(cluster, alternative, *node));
             return first
                 .into_iter()

@@ -89,15 +89,20 @@ impl CardSearch {
         self.searched |= bit;
         let earlier = self.earlier.filter(|earlier| earlier.searched & bit != 0);
         let changed = earlier.and_then(|earlier| {
+            let mut changed = cluster.nodes_changed_since(earlier.node_changes)?.to_vec();
+            changed.sort_unstable_by_key(|node| &cluster.node(*node).name);
+            changed.dedup();
+            let shares_cards = |id: NodeId| cluster.node(id).offer().is_some_and(|offer| offer.mgpu.is_some());
+            if changed.iter().filter(|node| shares_cards(**node)).count() == cluster.mgpu_nodes().len() {
+                return None;
+            }
+            // This was found of other nodes too. Where all of them are asked, they say it again, if it is still so.
             match earlier.reason.cure() {
                 _ if earlier.none_would_do => {}
                 Cure::Eviction => self.would_do = true,
                 Cure::Search => self.too_complex = true,
                 Cure::Release | Cure::Change => {}
             }
-            let mut changed = cluster.nodes_changed_since(earlier.node_changes)?.to_vec();
-            changed.sort_unstable_by_key(|node| &cluster.node(*node).name);
-            changed.dedup();
             Some(changed)
         });
         let candidates = changed.as_deref().unwrap_or(cluster.mgpu_nodes());

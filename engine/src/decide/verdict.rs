@@ -98,7 +98,8 @@ pub(super) fn judge(
         let grant = if governed {
             cross_quota::find(cluster, shape, *alternative, &mut search)
         } else {
-            let node = search.find(cluster, shape, *alternative);
+            let changed = search.changed(cluster, shape, *alternative);
+            let node = search.find(cluster, shape, *alternative, changed.as_deref());
             node.map(|node| Grant::of(*alternative, Some(node)))
         };
         if let Some(grant) = grant {

@@ -196,3 +196,35 @@ fn for_an_autoscaler_nobody_is_told_to_wait_for_nodes_who_is_let_in_without_one(
         assert!(told.admitted, "{told:?}");
     }
 }
+
+/// It was told of a quota for ever, since an earlier search had found that one was lacking.
+#[test]
+fn who_lacked_quota_is_told_what_it_lacks_now() {
+    let without_room = |name: &str| node(name).offers("cpu", "1");
+    let used_up = |name: &str| gpu_node(name).annotation("volcano.sh/crossquota-cpu", "2");
+    for (others, expected) in [
+        (vec![], "NoNodeFits"),
+        (vec![without_room("cpu-1"), without_room("cpu-2")], "NoNodeFits"),
+        // This one is excluded by the pod, whatever its quota.
+        (
+            vec![
+                used_up("gpu-2").taint("maintenance", "NoSchedule"),
+                without_room("cpu-1"),
+            ],
+            "NoNodeFits",
+        ),
+        (vec![used_up("gpu-2"), without_room("cpu-1")], "CrossQuotaExceeded"),
+    ] {
+        let mut world = world("quota.cpu: 8");
+        world.node(&gpu_node("gpu-1"));
+        for other in &others {
+            world.node(other);
+        }
+        let training = bare_pod("training").requests(GPU, "8").requests("cpu", "58");
+        world.pods([training, bare_pod("held").requests("cpu", "6")].map(|pod| pod.on("gpu-1")));
+        world.pod(&cpu("p", "4"));
+        assert_eq!(world.refusal_of("p"), "CrossQuotaExceeded");
+        world.node(&gpu_node("gpu-1").annotation("volcano.sh/crossquota-cpu", "16"));
+        assert_eq!(world.refusal_of("p"), expected, "{others:?}");
+    }
+}

@@ -56,6 +56,22 @@ fn a_pod_that_is_too_complex_says_so_and_is_not_tried_again_until_cards_change()
 }
 
 #[test]
+fn who_was_too_complex_for_cards_that_are_all_in_use_now_is_told_that() {
+    let mut world = world(&[]);
+    used_node(&mut world, "g1", 0);
+    world.pod(&complex("p"));
+    assert_eq!(world.refusal_of("p"), "TooComplex");
+    let index = "vke.volcengine.com/gpu-index-container-main";
+    world.pods((0..8).map(|card| {
+        let full = pod(&format!("full-{card}")).share(10, MEMORY - 2000);
+        full.annotation(index, &card.to_string()).on("g1")
+    }));
+    // What comes free makes the node be asked again.
+    world.remove_pod("g1-0");
+    assert_eq!(world.refusal_of("p"), "InsufficientMGPU");
+}
+
+#[test]
 fn the_pods_of_one_tenant_that_are_too_complex_delay_nobody_else() {
     let mut world = world(&[]);
     world.queue(&queue("team-b"));
