@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::effort::Effort;
-use super::{census, cross_quota, fit};
+use super::{census, cross_quota, fit, mgpu};
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
@@ -50,16 +50,18 @@ pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId, effort: &Effort)
         effort.is_spent()
             || effort.share(u64::MAX, |steps| {
                 census::could_take(cluster, shape, alternative, node, steps)
-            })
+            }) && cross_quota::is_within(cluster, shape, node)
     };
     let fitting = line.iter().filter(|(_, shape)| {
         *asked.entry(Arc::clone(shape)).or_insert_with(|| {
+            let cards = mgpu::WithoutSome::of(cluster, shape, effort);
+            let holds = |node| cards.as_ref().is_none_or(|cards| cards.could_hold(node));
             alternatives_of(shape).into_iter().any(|alternative| {
-                if !cross_quota::asks_nodes(cluster, shape, alternative, effort) {
+                if cards.is_none() && !cross_quota::asks_nodes(cluster, shape, alternative, effort) {
                     return true;
                 }
                 let mut nodes = fit::nodes_for(cluster, alternative).iter();
-                nodes.any(|node| takes(shape, alternative, *node))
+                nodes.any(|node| takes(shape, alternative, *node) && holds(*node))
             })
         })
     });

@@ -360,6 +360,12 @@ impl<'a> WithoutSome<'a> {
         self.cards(id).is_some_and(|cards| query.mismatch(cards).is_none())
     }
 
+    /// Whether a node's cards could take the pod if nothing were in use of them, as far as a search can tell.
+    pub(super) fn could_hold(&self, id: NodeId) -> bool {
+        let could_hold = |cards| self.query.borrow_mut().could_hold(cards);
+        self.could_take(id) && self.cards(id).is_some_and(could_hold)
+    }
+
     /// Whether a node's cards have room without these pods. The steps that the node has for itself are also counted among those
     /// that all nodes share: this is asked about one node as often as there are sets of pods on it.
     pub(super) fn fits(&self, id: NodeId, without: &[PodId]) -> bool {

@@ -3,6 +3,7 @@
 use engine::decide::extender::{prioritize, read};
 use engine::explain::{Subject, explain};
 use engine::reason::{Outlook, Reason};
+use engine::refs::WorkloadKind;
 
 use super::*;
 use serde_json::json;
@@ -158,6 +159,27 @@ fn a_gang_gets_in_within_quota_or_not_at_all() {
         ["gpu-1", "gpu-2", "gpu-2"]
     );
     assert_eq!(held(&world), [3_000, 6_000]);
+}
+
+/// It kept room in its queue from another group until its time was over, though its pod was told that waiting can't help.
+#[test]
+fn a_group_whose_pod_is_more_than_any_quota_keeps_room_from_nobody() {
+    let mut world = world("quota.cpu: 8");
+    world.node(&gpu_node("gpu-1"));
+    world.queue(&bare_queue("team-a").capability("cpu", "16").capability("memory", "1Ti"));
+    let asking = |name: &str, cores: &str| group(name, 1).set(["spec", "minResources"], json!({"cpu": cores}));
+    let is_enqueued = |world: &World, name: &str| world.is_enqueued(WorkloadKind::PodGroup, name);
+    world.group(&asking("never", "12"));
+    world.pod(&cpu("p", "12").queue("team-a").of("never"));
+    assert_eq!(world.admissions(), []);
+    assert!(!is_enqueued(&world, "never"));
+    world.group(&asking("other", "8").created(1));
+    assert_eq!(world.admissions(), []);
+    assert!(is_enqueued(&world, "other"));
+    // It is asked again when a node has as much.
+    world.remove_group("team", "other");
+    world.node(&gpu_node("gpu-1").annotation("volcano.sh/crossquota-cpu", "12"));
+    assert_eq!(pinned(&mut world), "gpu-1");
 }
 
 /// Two nodes of which as much is free differ by their quotas.

@@ -2,9 +2,11 @@
 
 use engine::explain::{Subject, explain};
 use engine::reason::Outlook;
+use engine::refs::WorkloadKind;
+use serde_json::json;
 
 use super::*;
-use crate::world::assert_says_never;
+use crate::world::{assert_says_never, bare_queue};
 
 #[test]
 fn binpack_puts_two_pods_on_one_card_and_spread_on_two() {
@@ -385,6 +387,25 @@ fn a_pod_gets_its_cards_also_where_admit_on_is_quota() {
     assert_eq!(world.refusal_of("p"), "NoMGPUNode");
     world.node(&node("g1").mgpu(1, 10_000, FIXED));
     assert_eq!(places(&mut world), ["p: g1 main=0"]);
+}
+
+/// As with a node that is too small, also where other pods wait for no node.
+#[test]
+fn a_group_whose_pod_is_more_than_any_card_has_keeps_room_from_nobody() {
+    for admit_on in ["fit", "quota"] {
+        let mut world = World::with(configuration(&[], &format!("admitOn: {admit_on}")));
+        world.node(&node("g1").mgpu(2, 10_000, FIXED));
+        world.queue(&bare_queue("team-a").capability("cpu", "4").capability("memory", "1Ti"));
+        let asking = |name: &str| group(name, 1).set(["spec", "minResources"], json!({"cpu": "3"}));
+        let is_enqueued = |world: &World, name: &str| world.is_enqueued(WorkloadKind::PodGroup, name);
+        world.group(&asking("never"));
+        world.pod(&pod("p").of("never").share(10, 12_000));
+        assert_eq!(places(&mut world), Vec::<String>::new());
+        assert!(!is_enqueued(&world, "never"), "{admit_on}");
+        world.group(&asking("other").created(1));
+        world.pod(&pod("q").of("other").share(10, 10_000).created(1));
+        assert_eq!(places(&mut world), ["q: g1 main=0"], "{admit_on}");
+    }
 }
 
 #[test]
