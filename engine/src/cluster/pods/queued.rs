@@ -74,11 +74,14 @@ impl Cluster {
 
     /// Whether a pod that names neither queue nor card asks for cards that are charged all the same: its namespace names a
     /// queue, or the configuration charges pods that name no queue (`unqueuedCards: charge`). A pod that was charged once
-    /// stays charged for as long as it may be for cards. A pod with claims that was let in and charged for its cards stays
-    /// charged in any case: their devices may not be shown for a while.
+    /// for what it names stays charged for as long as it may be for cards. While any pods are charged there, a pod with
+    /// claims that was let in and charged for its cards stays so: their devices may not be shown for a while.
     pub(super) fn asks_for_charged_cards(&self, reading: &Reading, namespace: &str, known: Option<PodId>) -> bool {
         let old = known.and_then(|id| self.pod(id));
         let old = old.filter(|old| old.queue.is_some_and(|queue| !self.queue(queue).is_nameless()));
+        // One that was just being let in when this ended has kept its charge until now.
+        let named_nothing = |old: &Pod| old.charged_for_cards && !old.queue_is_settled;
+        let old = old.filter(|old| !named_nothing(old) || self.charges_unqueued_cards(namespace));
         let was_let_in = |old: &Pod| !matches!(old.stage, Stage::Waiting | Stage::Blocked);
         let is_kept = reading.task.claimed.is_some() && old.is_some_and(|old| old.charged_for_cards && was_let_in(old));
         let is_charged = || old.is_some() || self.charges_unqueued_cards(namespace);

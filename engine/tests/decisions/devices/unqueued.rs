@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{claiming, exactly, set};
-use crate::world::{Object, World, bare_pod, configuration, queue};
+use crate::world::{GPU, Object, World, bare_pod, configuration, node, queue};
 
 fn waiting() -> Object {
     claiming(bare_pod("waits").gates(&["card.volcano.sh/quota"]), "gpu")
@@ -62,4 +62,29 @@ fn who_waits_in_the_default_queue_waits_in_the_one_that_is_it_now() {
     world.set_configuration(configuration("", "{unqueuedCards: charge, defaultQueue: roomy}"), now);
     assert_eq!(admitted_when_listed(&mut world), ["waits"]);
     assert_eq!(world.allocated("roomy", "A"), 1);
+}
+
+/// While it was being let in, nobody looked at it anew: it stayed charged until its end.
+#[test]
+fn who_is_being_let_in_when_its_cards_come_to_be_nobodys_is_charged_no_more() {
+    let charge = "{unqueuedCards: charge, defaultQueue: roomy}";
+    let by_request = bare_pod("waits").gates(&["card.volcano.sh/quota"]).requests(GPU, "1");
+    for (is_by_namespace, pod) in [(false, waiting()), (false, by_request), (true, waiting())] {
+        let mut world = world(if is_by_namespace { "" } else { charge });
+        world.node(&node("n3").cards("A", 1));
+        if is_by_namespace {
+            world.namespace("team", &[], Some("roomy"));
+        }
+        world.pod(&pod);
+        assert_eq!(world.admit_names(), ["waits"]);
+        assert_eq!(world.allocated("roomy", "A"), 1);
+        let now = world.now;
+        if is_by_namespace {
+            world.namespace("team", &[], None);
+        } else {
+            world.set_configuration(configuration("", "{unqueuedCards: count, defaultQueue: roomy}"), now);
+        }
+        world.seen_admitted(&pod, "waits", Some("A"));
+        assert_eq!(world.allocated("roomy", "A"), 0, "{is_by_namespace}");
+    }
 }
