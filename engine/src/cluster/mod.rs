@@ -294,6 +294,7 @@ impl Cluster {
         }
         if before.cardgate.default_queue != self.configuration.cardgate.default_queue {
             self.see_unqueued_anew(|_| true);
+            self.follow_names_of_queues(|_| true, now);
             self.find_queues(|_| true, now);
         }
         self.resettle_workloads(&before);

@@ -72,6 +72,7 @@ impl Cluster {
         if !same_queue {
             self.find_queues(|workload| &*workload.namespace == name, now);
             self.see_unqueued_anew(|namespace| namespace == name);
+            self.follow_names_of_queues(|namespace| namespace == name, now);
             self.charge_unqueued(|namespace| namespace == name, now);
         }
     }

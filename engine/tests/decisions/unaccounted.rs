@@ -146,6 +146,50 @@ fn what_runs_is_charged_as_soon_as_the_configuration_or_its_namespace_says_to_wh
     assert_eq!(world.refusal_of("p"), "InsufficientScalarQuota");
 }
 
+/// It stayed with the queue that was named first, except by an operator that started anew.
+#[test]
+fn what_runs_and_names_nothing_is_charged_to_the_queue_that_is_named_now() {
+    let charged = |world: &World| ["team-a", "team-b", "default"].map(|queue| world.allocated(queue, "A"));
+    for (cardgate, of_none) in [("", [0, 0, 0]), ("unqueuedCards: charge", [0, 0, 3])] {
+        let begin = |named: Option<&str>| {
+            let mut world = World::with(configuration("", cardgate));
+            world.node(&node("n1").cards("A", 8));
+            for name in ["team-a", "team-b", "default"] {
+                world.queue(&queue(name).quota(r#"{"A": 8}"#));
+            }
+            world.namespace("team", &[], named);
+            world.pod(&free("runs", "3"));
+            world
+        };
+        let mut world = begin(Some("team-a"));
+        assert_eq!(charged(&world), [3, 0, 0]);
+        for (named, expected) in [
+            (Some("team-b"), [0, 3, 0]),
+            (None, of_none),
+            (Some("team-b"), [0, 3, 0]),
+            (Some("team-a"), [3, 0, 0]),
+        ] {
+            world.namespace("team", &[], named);
+            assert_eq!(charged(&world), expected, "{named:?}");
+            world.pod(&free("runs", "3").label("seen", "again"));
+            assert_eq!(charged(&world), expected, "{named:?}");
+            assert_eq!(charged(&begin(named)), expected, "{named:?}");
+        }
+        world.remove_namespace("team", world.now);
+        assert_eq!(charged(&world), of_none);
+    }
+    // So it is where the configuration names another default queue.
+    let mut world = world();
+    let now = world.now;
+    world.set_configuration(configuration("", "{unqueuedCards: charge, defaultQueue: team-a}"), now);
+    world.queue(&queue("team-b"));
+    world.queue(&queue("default"));
+    world.pod(&free("runs", "3"));
+    assert_eq!(charged(&world), [3, 0, 0]);
+    world.set_configuration(configuration("", "{unqueuedCards: charge, defaultQueue: team-b}"), now);
+    assert_eq!(charged(&world), [0, 3, 0]);
+}
+
 /// What runs is charged from the moment on in which what it requests is a card, and not only by an operator that is started anew.
 #[test]
 fn what_runs_is_charged_as_soon_as_what_it_requests_is_a_card() {

@@ -23,7 +23,7 @@ impl Cluster {
     }
 
     /// Moves a pod to another queue; `unqueued` says that nothing names that queue for it.
-    fn move_pod(&mut self, id: PodId, queue: QueueId, unqueued: bool, now: Timestamp) {
+    pub(super) fn move_pod(&mut self, id: PodId, queue: QueueId, unqueued: bool, now: Timestamp) {
         let Some(pod) = self.pod(id) else { return };
         let (Some(before), mut task) = (pod.queue, pod.task.clone()) else {
             return;

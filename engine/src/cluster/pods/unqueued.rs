@@ -71,6 +71,23 @@ impl Cluster {
         }
     }
 
+    /// Charges pods of the namespaces that are `concerned` to the queue that is named for them now, or to none, where they
+    /// were let in and charged only because of their cards. An operator that starts now would come to the same.
+    pub(in crate::cluster) fn follow_names_of_queues(&mut self, concerned: impl Fn(&str) -> bool, now: Timestamp) {
+        let names_none = |pod: &Pod| pod.charged_for_cards && !pod.queue_is_settled && concerned(&pod.namespace);
+        let is_nobodys = |cluster: &Self, pod: &Pod| !cluster.charges_unqueued_cards(&pod.namespace);
+        self.give_back(|cluster, pod| names_none(pod) && is_nobodys(cluster, pod), now);
+        let found = self.pods_by_id().filter(|(_, pod)| {
+            let was_let_in = !matches!(pod.stage, Stage::Waiting | Stage::Blocked);
+            was_let_in && names_none(pod) && !is_nobodys(self, pod)
+        });
+        let found = found.map(|(id, pod)| (id, Arc::clone(&pod.namespace)));
+        for (id, namespace) in found.collect::<Vec<_>>() {
+            let (queue, unqueued) = self.queue_of_unnamed(&namespace, None);
+            self.move_pod(id, queue, unqueued, now);
+        }
+    }
+
     /// Sees pods of the namespaces that are `concerned` as for the first time, where they wait and neither they nor their
     /// group name the queue. They may belong to another queue, or to none and need not wait. None of them was let in, so
     /// no charge moves.
