@@ -3,9 +3,11 @@
 //!
 //! A scheduler does not say which of the nodes it takes until it binds the pod. Where quotas for pods without GPU apply, it binds
 //! the pod itself. So from the answer until the binding the pod counts on every node that it may go to: too much for a moment,
-//! and never too little. Another operator that comes to lead knows of no such pods; it lists all pods before it answers, and a
-//! handover takes longer than a binding. mGPU pods are bound by the operator on the scheduler's behalf, which takes their cards
-//! at that moment: an earlier answer promises nothing.
+//! and never too little. Another operator that comes to lead knows of no such pods. It lists all pods before it answers, and a
+//! handover takes longer than a binding, except where the pod's volumes are made first (docs/security.md).
+//!
+//! mGPU pods are bound by the operator on the scheduler's behalf, which takes their cards at that moment: an earlier answer promises
+//! nothing.
 
 mod binding;
 mod cards;
