@@ -97,8 +97,9 @@ impl Cluster {
     }
 
     /// Settles who pays for the claims that a pod shares, when the pod has come to be charged or no longer is. For each
-    /// claim, the pod whose turn it is by now pays, unless the pod that pays is just being let in. A pod whose quota was given back, while its deletion takes for ever, leaves
-    /// its claims to others: these would otherwise have the devices at nobody's cost.
+    /// claim, the pod whose turn it is by now pays, unless the pod that pays is just being let in. A pod whose quota was given
+    /// back, while its deletion takes for ever, leaves its claims to others: these would otherwise have the devices at
+    /// nobody's cost.
     pub(super) fn settle_payers(&mut self, id: PodId) {
         let Some(pod) = self.pod(id) else { return };
         let Some(claiming) = self.claimed.pods.get(&pod.uid) else {
@@ -156,6 +157,19 @@ impl Cluster {
                 let others: Vec<_> = users.filter(|user| **user != uid).map(Arc::clone).collect();
                 self.see_again(others);
             }
+        }
+    }
+
+    /// Has a pod looked at again that is of another queue by now, or of none, and with it those that share its claims: all of
+    /// them are of the queue of the pod that pays.
+    pub(super) fn see_again_with_sharers(&mut self, id: PodId) {
+        let Some(uid) = self.pod(id).map(|pod| Arc::clone(&pod.uid)) else {
+            return;
+        };
+        if let Some(claiming) = self.claimed.pods.get(&uid) {
+            let named = claiming.named.clone();
+            self.see_sharers_again(id, &named);
+            self.see_again([uid]);
         }
     }
 

@@ -31,7 +31,6 @@ impl Cluster {
         if (before, task.unqueued) == (queue, unqueued) {
             return;
         }
-        let uid = Arc::clone(&pod.uid);
         task.unqueued = unqueued;
         self.name_cards(&mut task, Some(queue));
         self.queues[queue].join();
@@ -39,11 +38,6 @@ impl Cluster {
         self.recharge_pod(id, now);
         self.queues[before].quit();
         self.forget_empty_queue(before);
-        // All pods that share a claim are of the queue of the pod that pays for it.
-        if let Some(claiming) = self.claimed.pods.get(&uid) {
-            let named = claiming.named.clone();
-            self.see_sharers_again(id, &named);
-            self.see_again([uid]);
-        }
+        self.see_again_with_sharers(id);
     }
 }

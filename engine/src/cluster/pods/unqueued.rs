@@ -68,6 +68,7 @@ impl Cluster {
             self.recharge_pod(id, now);
             self.queues[queue].quit();
             self.forget_empty_queue(queue);
+            self.see_again_with_sharers(id);
         }
     }
 

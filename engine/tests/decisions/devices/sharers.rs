@@ -222,6 +222,22 @@ fn who_runs_pays_when_its_namespace_names_a_queue() {
     }
 }
 
+/// Nobody is charged for the claim from then on, so nobody is let in on account of who has it.
+#[test]
+fn who_shares_a_claim_waits_once_its_devices_are_charged_to_no_queue() {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A": 3}"#).capability("cpu", "1"));
+    world.namespace("team", &[], Some("team-a"));
+    world.claim("shared", &exactly(2, Some("A")), &allocated("n1", &["gpu-0", "gpu-1"]));
+    world.pod(&sharing(bare_pod("runs"), "shared").on("n1"));
+    world.pod(&sharing(pod("waits").created(5), "shared"));
+    assert_eq!(world.allocated("team-a", "A"), 2);
+    assert_eq!(world.refusal_of("waits"), "InsufficientCPUQuota");
+    world.namespace("team", &[], None);
+    assert_eq!(world.allocated("team-a", "A"), 0);
+    assert_eq!(world.refusal_of("waits"), "ResourceClaimShared");
+}
+
 /// Who waits for the claim would have it at its own expense, and the others for nothing.
 #[test]
 fn nobody_is_let_in_at_nobodys_cost_by_sharing_the_claim_of_who_waits() {
