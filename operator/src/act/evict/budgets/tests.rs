@@ -6,6 +6,30 @@ use tokio::time::sleep;
 use super::super::tests::{actor, pod};
 use super::*;
 
+/// Returns an actor whose API server answers each request for a pod, or for a page of budgets, with what `seen` says of it.
+fn actor_of<F>(seen: F) -> Actor
+where
+    F: Fn(&http::Request<kube::client::Body>, bool) -> Value + Clone + Send + Sync + 'static,
+{
+    let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let is_of_budgets = request.uri().path().ends_with("/poddisruptionbudgets");
+        let answer = seen(&request, is_of_budgets);
+        let answer = http::Response::new(kube::client::Body::from(answer.to_string().into_bytes()));
+        async { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    actor(kube::Client::new(server, "default")).0
+}
+
+/// Returns a pod as the API server has it.
+fn pod_with(metadata: &Value, status: &Value) -> Value {
+    json!({"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {}, "status": status})
+}
+
+/// Returns the only page of budgets, with one that selects all pods and allows so many evictions.
+fn one_budget(allowed: i32) -> Value {
+    json!({"metadata": {}, "items": [{"metadata": {}, "spec": {"selector": {}}, "status": {"disruptionsAllowed": allowed}}]})
+}
+
 #[test]
 fn budgets_select_as_in_kubernetes() {
     let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
@@ -53,23 +77,17 @@ async fn budgets_are_read_in_small_pages_and_no_more_than_anybody_needs() {
     for (pages, protects, expected) in [(3, false, vec![]), (3, true, vec![0]), (1_000, false, vec![0])] {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);
-        let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-            let answer = if request.uri().path().ends_with("/poddisruptionbudgets") {
-                let query = request.uri().query().unwrap_or_default();
-                assert!(query.split('&').any(|part| part == "limit=10"), "{query}");
-                let page = counted.fetch_add(1, Ordering::Relaxed) + 1;
-                let next = if page < pages { "more" } else { "" };
-                let allowed = i32::from(page < pages || !protects);
-                let budget =
-                    json!({"metadata": {}, "spec": {"selector": {}}, "status": {"disruptionsAllowed": allowed}});
-                json!({"metadata": {"continue": next}, "items": [budget]})
-            } else {
-                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "p"}})
-            };
-            let answer = http::Response::new(kube::client::Body::from(answer.to_string().into_bytes()));
-            async { Ok::<_, std::convert::Infallible>(answer) }
+        let actor = actor_of(move |request, is_of_budgets| {
+            if !is_of_budgets {
+                return pod_with(&json!({"name": "p"}), &Value::Null);
+            }
+            let query = request.uri().query().unwrap_or_default();
+            assert!(query.split('&').any(|part| part == "limit=10"), "{query}");
+            let page = counted.fetch_add(1, Ordering::Relaxed) + 1;
+            let mut answer = one_budget(i32::from(page < pages || !protects));
+            answer["metadata"]["continue"] = if page < pages { "more" } else { "" }.into();
+            answer
         });
-        let (actor, _heard) = actor(kube::Client::new(server, "default"));
         assert_eq!(
             actor.over_budget(&[&pod()]).await.unwrap(),
             expected,
@@ -88,19 +106,11 @@ async fn budgets_protect_nobody_who_does_not_run_or_is_on_its_way_out() {
         ("Failed", Value::Null, vec![]),
         ("Running", json!("2026-01-01T00:00:00Z"), vec![]),
     ] {
-        let seen = json!({"kind": "Pod", "apiVersion": "v1", "spec": {}, "status": {"phase": phase},
-            "metadata": {"name": "p", "deletionTimestamp": deleted}});
-        let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-            let answer = if request.uri().path().ends_with("/poddisruptionbudgets") {
-                let budget = json!({"metadata": {}, "spec": {"selector": {}}, "status": {"disruptionsAllowed": 0}});
-                json!({"metadata": {}, "items": [budget]})
-            } else {
-                seen.clone()
-            };
-            let answer = http::Response::new(kube::client::Body::from(answer.to_string().into_bytes()));
-            async { Ok::<_, std::convert::Infallible>(answer) }
-        });
-        let (actor, _heard) = actor(kube::Client::new(server, "default"));
+        let seen = pod_with(
+            &json!({"name": "p", "deletionTimestamp": deleted}),
+            &json!({ "phase": phase }),
+        );
+        let actor = actor_of(move |_, is_of_budgets| if is_of_budgets { one_budget(0) } else { seen.clone() });
         assert_eq!(
             actor.over_budget(&[&pod()]).await.unwrap(),
             expected,
@@ -135,35 +145,19 @@ async fn budgets_that_are_slow_to_read_are_not_read_to_their_end() {
 /// Labels are written by tenants, too.
 #[tokio::test]
 async fn who_has_more_labels_than_are_read_is_taken_for_protected() {
-    let server = tower::service_fn(|request: http::Request<kube::client::Body>| {
-        let answer = if request.uri().path().ends_with("/poddisruptionbudgets") {
-            json!({"metadata": {}, "items": []})
-        } else {
-            let labels: BTreeMap<_, _> = (0..=MOST_LABELS).map(|index| (index.to_string(), "")).collect();
-            json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "p", "labels": labels}})
-        };
-        let answer = http::Response::new(kube::client::Body::from(answer.to_string().into_bytes()));
-        async { Ok::<_, std::convert::Infallible>(answer) }
-    });
-    let (actor, _heard) = actor(kube::Client::new(server, "default"));
+    let labels: BTreeMap<_, _> = (0..=MOST_LABELS).map(|index| (index.to_string(), "")).collect();
+    let seen = pod_with(&json!({"name": "p", "labels": labels}), &Value::Null);
+    let actor = actor_of(move |_, is_of_budgets| if is_of_budgets { one_budget(1) } else { seen.clone() });
     assert_eq!(actor.over_budget(&[&pod()]).await.unwrap(), [0]);
 }
 
 /// A gang goes as a whole, and its labels are in memory at once.
 #[tokio::test]
 async fn of_pods_with_labels_without_end_most_are_taken_for_protected() {
-    let server = tower::service_fn(|request: http::Request<kube::client::Body>| {
-        let answer = if request.uri().path().ends_with("/poddisruptionbudgets") {
-            json!({"metadata": {}, "items": []})
-        } else {
-            let label = |index| (format!("{index:0>317}"), "v".repeat(63));
-            let labels: BTreeMap<_, _> = (0..MOST_LABELS).map(label).collect();
-            json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "p", "labels": labels}})
-        };
-        let answer = http::Response::new(kube::client::Body::from(answer.to_string().into_bytes()));
-        async { Ok::<_, std::convert::Infallible>(answer) }
-    });
-    let (actor, _heard) = actor(kube::Client::new(server, "default"));
+    let label = |index| (format!("{index:0>317}"), "v".repeat(63));
+    let labels: BTreeMap<_, _> = (0..MOST_LABELS).map(label).collect();
+    let seen = pod_with(&json!({"name": "p", "labels": labels}), &Value::Null);
+    let actor = actor_of(move |_, is_of_budgets| if is_of_budgets { one_budget(100) } else { seen.clone() });
     let gang = vec![pod(); 100];
     let refused = actor.over_budget(&gang.iter().collect::<Vec<_>>()).await.unwrap();
     let fit = MOST_OF_LABELS / (MOST_LABELS * (317 + 63 + OF_EACH_LABEL));
