@@ -38,7 +38,7 @@ pub(crate) enum Cause {
 }
 
 /// How often the pods of a controller came back.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Return {
     /// Why the last of them did.
     pub cause: Cause,
@@ -46,16 +46,18 @@ pub(super) struct Return {
     pub times: u32,
     /// Until when they stand aside.
     pub until: Timestamp,
-    /// Whether a pod that was let in since then has been placed.
+    /// Whether a pod that was let in since then has been placed, or all that were to be sent back have been after all.
     pub placed_since: bool,
+    /// The pods of the last wave that the scheduler did not place in time, as far as it has not placed them by now.
+    pub unplaced: BTreeSet<PodId>,
 }
 
 impl Return {
-    fn forgotten(self) -> Option<Timestamp> {
+    fn forgotten(&self) -> Option<Timestamp> {
         self.until.checked_add(RETURN_MEMORY).ok()
     }
 
-    fn is_forgotten(self, now: Timestamp) -> bool {
+    fn is_forgotten(&self, now: Timestamp) -> bool {
         now.duration_since(self.until) >= RETURN_MEMORY
     }
 }
@@ -98,8 +100,8 @@ impl Deadlines {
     /// Remembers a return. Forgotten returns are looked for only when there are twice as many returns as there were the
     /// last time, since thousands of pods may come back at once.
     fn note_return(&mut self, controller: Controller, returned: Return, now: Timestamp) {
-        self.returns.insert(controller, returned);
         let next = self.next_forgotten.zip(returned.forgotten());
+        self.returns.insert(controller, returned);
         self.next_forgotten = next.map(|(one, other)| one.min(other));
         if self.returns.len() > 2 * self.returns_swept {
             self.returns.retain(|_, earlier| !earlier.is_forgotten(now));
@@ -251,34 +253,48 @@ impl Cluster {
         }
     }
 
-    /// Notes that a controller's pod is sent back. The pods that come after it stand aside, longer every time.
+    /// Notes that a pod is sent back to its controller. The pods that come after it stand aside, longer every time.
     /// Pods that were let in after the same number of returns belong to one wave, and count once. Pods that wait for one
     /// another's quota do not belong to one wave, though they came together: each counts as a further return.
-    pub(crate) fn note_return(&mut self, controller: &Controller, returns: u32, cause: Cause, now: Timestamp) {
-        let earlier = self.return_of(Some(controller), now);
+    pub(crate) fn note_return(&mut self, id: PodId, cause: Cause, now: Timestamp) {
+        let known = self
+            .pod(id)
+            .and_then(|pod| Some((pod.controller.clone()?, pod.returns)));
+        let Some((controller, returns)) = known else { return };
+        let mut earlier = self.deadlines.returns.remove(&controller);
+        earlier = earlier.filter(|earlier| !earlier.is_forgotten(now));
         let times = returns
             .saturating_add(1)
-            .max(earlier.map_or(0, |earlier| earlier.times));
+            .max(earlier.as_ref().map_or(0, |earlier| earlier.times));
+        let wave = earlier.filter(|earlier| earlier.times >= times);
+        let (placed_since, mut unplaced) =
+            wave.map_or_else(Default::default, |wave| (wave.placed_since, wave.unplaced));
+        if cause == Cause::Unplaced {
+            unplaced.insert(id);
+        }
         let returned = Return {
             cause,
             times,
             until: after_returns(times, now),
             // Further ones of the same wave say nothing new.
-            placed_since: earlier.is_some_and(|earlier| earlier.times >= times && earlier.placed_since),
+            placed_since,
+            unplaced,
         };
-        self.deadlines.note_return(controller.clone(), returned, now);
+        self.deadlines.note_return(controller, returned, now);
     }
 
     /// Notes that a pod was placed. Where the pod was let in after others of its controller came back, the scheduler
-    /// places that controller's pods by now.
+    /// places that controller's pods by now. It does so too where all that were to be sent back have a node after all: the watch
+    /// that was to show it was late.
     pub(super) fn note_placed(&mut self, id: PodId) {
         let pod = self.pods.get(id).and_then(Option::as_ref);
         let returned = pod.and_then(|pod| {
             let returned = self.deadlines.returns.get_mut(pod.controller.as_ref()?)?;
-            Some(returned).filter(|returned| pod.returns >= returned.times)
+            Some((pod.returns, returned))
         });
-        if let Some(returned) = returned {
-            returned.placed_since = true;
+        if let Some((returns, returned)) = returned {
+            let were_all_placed = returned.unplaced.remove(&id) && returned.unplaced.is_empty();
+            returned.placed_since |= returns >= returned.times || were_all_placed && returned.cause == Cause::Unplaced;
         }
     }
 
@@ -312,7 +328,7 @@ impl Cluster {
         if deadlines.next_forgotten.is_none_or(|next| next <= now) {
             deadlines.returns.retain(|_, returned| !returned.is_forgotten(now));
             let returns = deadlines.returns.values();
-            deadlines.next_forgotten = returns.filter_map(|returned| returned.forgotten()).min();
+            deadlines.next_forgotten = returns.filter_map(Return::forgotten).min();
         }
         deadlines.next_forgotten
     }
@@ -324,8 +340,8 @@ impl Cluster {
     }
 
     /// Returns how the pods of a controller have fared.
-    pub(super) fn return_of(&self, controller: Option<&Controller>, now: Timestamp) -> Option<Return> {
-        let returned = self.deadlines.returns.get(controller?).copied();
+    pub(super) fn return_of(&self, controller: Option<&Controller>, now: Timestamp) -> Option<&Return> {
+        let returned = self.deadlines.returns.get(controller?);
         returned.filter(|returned| !returned.is_forgotten(now))
     }
 }
@@ -363,6 +379,7 @@ mod tests {
                 times: 1,
                 until: at(second),
                 placed_since: false,
+                unplaced: BTreeSet::new(),
             };
             deadlines.note_return(controller, returned, at(second));
         }

@@ -12,6 +12,7 @@ use crds::pod::PodSpec;
 use jiff::{SignedDuration, Timestamp};
 
 use super::claimed_cards::let_in_for_others;
+use super::deadlines::Return;
 use super::device_room::allocated_at;
 use super::gates::Gates;
 use super::kept::to_keep;
@@ -80,7 +81,6 @@ impl Cluster {
         let (assigned, let_in) = (self.assigned_of(&reading, old), self.let_in_set(&reading));
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
         let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
-        let returned = self.return_of(reading.controller.as_ref(), now);
         let room = bound_to.or_else(|| expected_on(only_node, old, deleted));
         let mut new = Pod {
             // Without a readable time of creation, a pod is as young as can be.
@@ -107,7 +107,7 @@ impl Cluster {
             gpus: reading.cards(stage, old),
             gpus_are_written: reading.cards_are_written(),
             controller: reading.controller.clone(),
-            returns: returns(old, stage, returned.map(|returned| returned.times)),
+            returns: returns(old, stage, self.return_of(reading.controller.as_ref(), now)),
             reachable: reading.reachable,
             charged_for_cards,
             has_group_made_for_it,
@@ -362,10 +362,10 @@ fn expected_on(only_node: Option<NodeId>, old: Option<&Pod>, deleted: Option<Tim
 
 /// Returns how often pods of its controller had come back when this pod came, or was let in; `now` is how often they have
 /// by now.
-fn returns(old: Option<&Pod>, stage: Stage, now: Option<u32>) -> u32 {
+fn returns(old: Option<&Pod>, stage: Stage, now: Option<&Return>) -> u32 {
     let is_let_in_now = |old: &&Pod| matches!(stage, Stage::Unbound { .. } | Stage::Bound) && !old.is_in();
     let known = old.filter(|old| !is_let_in_now(old));
-    known.map_or_else(|| now.unwrap_or(0), |old| old.returns)
+    known.map_or_else(|| now.map_or(0, |returned| returned.times), |old| old.returns)
 }
 
 /// Whether a pod that is in says that it waits, and did not say so before. It may be in no queue, where its claims turned

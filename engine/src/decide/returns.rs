@@ -28,10 +28,7 @@ fn evict_overdrawing(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
     let overdrawing = cluster.take_overdrawing(now);
     // Nobody has changed anything: a successor would be let in for as little, and be given as much.
     for given in overdrawing.iter().filter(|overdrawing| overdrawing.by_scheduler) {
-        let pod = cluster.pod(given.pod);
-        if let Some((controller, returns)) = pod.and_then(|pod| Some((pod.controller.clone()?, pod.returns))) {
-            cluster.note_return(&controller, returns, Cause::GivenBeyond, now);
-        }
+        cluster.note_return(given.pod, Cause::GivenBeyond, now);
     }
     let sent_back = overdrawing.into_iter().filter_map(|overdrawing| {
         let pod = cluster.pod(overdrawing.pod)?;
@@ -64,7 +61,7 @@ fn evict_overdrawing(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
 fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Option<Action> {
     let timeout = cluster.configuration().cardgate.reservation_timeout;
     let pod = cluster.pod(id)?;
-    let (pod_ref, controller, returns) = (pod.to_ref(), pod.controller.clone(), pod.returns);
+    let (pod_ref, has_controller) = (pod.to_ref(), pod.controller.is_some());
     let lost = cluster.lost_node(pod);
     let is_lost = lost.is_some();
     // No node is asked for an autoscaler, nor for pods that only `CrossQuota` held and that ask for devices.
@@ -78,14 +75,14 @@ fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Opti
         ),
     };
     // The pod is looked at again after either outcome: an eviction can be refused.
-    cluster.renew_reservation(id, controller.is_none() || is_lost, now);
-    Some(if let Some(controller) = controller {
+    cluster.renew_reservation(id, !has_controller || is_lost, now);
+    Some(if has_controller {
         // That a node was removed says nothing about what the scheduler makes of the successor. But where no node is asked for that, it
         // could be let in for the same one, and be sent back at once, again and again.
         let message = if is_lost && asks_nodes {
             format!("{waited}: {SENT_BACK}")
         } else {
-            cluster.note_return(&controller, returns, Cause::Unplaced, now);
+            cluster.note_return(id, Cause::Unplaced, now);
             format!("{waited}: {SENT_BACK}, and its successor waits behind the others of its priority")
         };
         let reason = Happening::ReservationTimeout;

@@ -182,6 +182,32 @@ fn others_are_evicted_again_for_a_controller_of_which_a_pod_is_placed_that_was_l
     assert_eq!(evictions(&mut world)[0].waiting.name.as_ref(), "third");
 }
 
+/// The watch was dead when its hour was over.
+#[test]
+fn others_are_evicted_again_where_all_that_were_to_be_sent_back_have_a_node_after_all() {
+    let mut world = with_unplaced();
+    let late = || claimant("late").created(0);
+    world.pod(&late());
+    world.remove_pod("a-1");
+    assert_eq!(world.admit_names(), ["late"]);
+    world.seen_admitted(&late(), "late", None);
+    world.wait(3700);
+    let actions = world.decide();
+    assert!(
+        matches!(&actions[..], [Action::SendBack { .. }, Action::SendBack { .. }]),
+        "{actions:?}"
+    );
+    world.pod(&claimant("first").on("n1"));
+    world.remove_pod("first");
+    world.pod(&borrower(4));
+    world.pod(&claimant("second").created(1));
+    world.wait(60);
+    assert_eq!(evictions(&mut world), [], "one of them has no node yet");
+    world.pod(&claimant("late").on("n1"));
+    world.wait(60);
+    assert_eq!(evictions(&mut world)[0].waiting.name.as_ref(), "second");
+}
+
 /// One that was let in as early as the first, and can't be placed either, says nothing new.
 #[test]
 fn a_further_pod_of_the_same_wave_does_not_take_back_that_one_was_placed() {
