@@ -329,3 +329,18 @@ fn a_gang_of_which_no_two_pods_are_alike_is_judged_once() {
     // Each pod with itself and with every node, twice; were the gang judged in the turn of each, a hundred times as much.
     assert!(round.steps < 2_000_000, "{}", round.steps);
 }
+
+/// Waiting helps a gang that needs the pod no more than it helps the pod: nobody is to look for what others could give back.
+#[test]
+fn what_only_a_change_of_a_pod_helps_is_told_before_what_others_may_give_back() {
+    for (least, reason) in [(3, "NoCardQuota"), (2, "InsufficientScalarQuota")] {
+        let mut world = world();
+        world.queue(&queue("team-b").capability("cpu", "8"));
+        world.group(&group("g", least));
+        world.pods((0..7).map(|index| pod(&format!("other-{index}")).asks("A100", 1).on("n1")));
+        let without_name = pod("g-2").of("g").queue("team-b").requests(GPU, "1");
+        world.pods(members("g", 2).chain([without_name]));
+        assert_eq!(world.admit_names(), [""; 0]);
+        assert_eq!(world.refusal_of("g-0"), reason, "{least} of 3 are needed");
+    }
+}

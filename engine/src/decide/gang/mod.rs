@@ -9,7 +9,7 @@ mod joined;
 mod search;
 mod unfinished;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 pub(super) use self::alike::Refusals;
@@ -26,8 +26,8 @@ use crate::cluster::waiting::{Refused, Shape};
 use crate::cluster::workload::Step;
 use crate::cluster::{Bookmark, Cluster};
 use crate::ids::{PodId, QueueId, WorkloadId};
-use crate::lacking::Places;
-use crate::reason::Reason;
+use crate::lacking::{Lacking, Places};
+use crate::reason::{About, Reason};
 
 /// The number of steps that each waiting pod of a gang costs in a turn, whatever it asks for: they are gone through, one by one.
 const STEPS_OF_MEMBER: usize = 32;
@@ -214,10 +214,18 @@ fn judge_pods(
     effort: &Effort,
 ) -> Result<Vec<Admission>, (Step, Cause)> {
     let lacking = cluster.workload(id).lacking();
+    check_requests(cluster, &lacking, line)?;
     let first: Vec<_> = chosen(lacking.clone(), line).into_iter().map(|(pod, _)| *pod).collect();
     let whole = enqueue::check_pods_together(cluster, id, &first, effort);
     let whole = whole.map_err(Cause::as_a_whole);
     if line.len() == first.len() {
+        // What only a change of a pod helps is told before what others may give back.
+        let mut in_vain = line
+            .iter()
+            .filter_map(|(_, shape)| verdict::why_not_charged(cluster, shape));
+        if let Some(reason) = in_vain.find(|reason| reason.about() == About::Request) {
+            return Err((Step::Together, Cause::of(reason)));
+        }
         whole?;
     }
     let bookmark = cluster.bookmark(line.iter().map(|(pod, _)| *pod));
@@ -256,6 +264,36 @@ fn judge_pods(
     // Some pods could get in together, but not as a whole: the queue has too little.
     let cause = alone.err().unwrap_or(Cause::of(Reason::InsufficientScalarQuota));
     Err((step, cause))
+}
+
+/// Whether only a change of the pod, or of what its queue takes, helps.
+fn is_in_vain(reason: Reason) -> bool {
+    matches!(reason.about(), About::Request | About::Queue)
+}
+
+/// Refuses a gang that can't do without pods that wait in vain. This is told before what others may give back, which would not help the
+/// gang.
+fn check_requests(cluster: &Cluster, lacking: &Lacking, line: &[InLine]) -> Result<(), (Step, Cause)> {
+    let judge = |shape: &Shape| {
+        let takes = || verdict::check_queue_takes(cluster, shape.queue, &shape.namespace);
+        let is_asked = !cluster.queue(shape.queue).is_nameless();
+        let refused = is_asked.then(takes).and_then(Result::err);
+        refused
+            .or_else(|| verdict::why_not_charged(cluster, shape))
+            .filter(|reason| is_in_vain(*reason))
+    };
+    // Pods of one shape share it.
+    let mut known = HashMap::new();
+    let mut why_not = |(_, shape): &InLine| *known.entry(Arc::as_ptr(shape)).or_insert_with(|| judge(shape));
+    let Some(reason) = line.iter().find_map(&mut why_not) else {
+        return Ok(());
+    };
+    let able: Vec<_> = line.iter().filter(|pod| why_not(pod).is_none()).cloned().collect();
+    if chosen(lacking.clone(), &able).len() < lacking.count() {
+        Err((Step::Together, Cause::of(reason)))
+    } else {
+        Ok(())
+    }
 }
 
 /// A gang that is being let in.
@@ -347,7 +385,11 @@ impl Gang<'_> {
         if self.is_complete() {
             return Ok(());
         }
-        cause.reason = refused.first().map_or(cause.reason, |refused| refused.reason);
+        // What only a change of a pod helps is told before what others may give back.
+        let in_vain = refused.iter().find(|refused| refused.reason.about() == About::Request);
+        cause.reason = in_vain
+            .or(refused.first())
+            .map_or(cause.reason, |refused| refused.reason);
         cause.nodes_matter = refused.iter().any(|refused| refused.nodes_matter);
         cause.levels = refused.iter().map(|refused| refused.levels).max().unwrap_or(1);
         Err(cause)
