@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::needs::{Lack, Need, Place};
+use super::needs::{Lack, Need, Place, is_same};
 use super::slack::Slack;
 use crate::amounts::{Amounts, Dimension};
 use crate::cluster::Cluster;
@@ -150,7 +150,7 @@ impl Candidacy {
         };
         let borrows = |dimension: Dimension| {
             let mut charged = borrowed.iter().filter(is_charged);
-            charged.any(|borrowed| lack.is_same(*borrowed, dimension))
+            charged.any(|borrowed| is_same(lack.cluster, *borrowed, dimension))
         };
         needs.any(|(_, dimension, _)| borrows(*dimension))
             || (lack.of_cards.iter().any(|dimension| borrows(*dimension)) && self.gives_cards_on(lack.node))

@@ -49,18 +49,18 @@ impl Lack<'_> {
     pub(super) fn has(&self, dimension: Dimension) -> bool {
         let needs = self.needs.iter().map(|(_, dimension, _)| dimension);
         let mut missing = needs.chain(self.of_cards);
-        missing.any(|missing| self.is_same(dimension, *missing))
+        missing.any(|missing| is_same(self.cluster, dimension, *missing))
     }
+}
 
-    /// Whether two dimensions are about the same things: a card counts as one of the resource that it is requested as.
-    pub(super) fn is_same(&self, a: Dimension, b: Dimension) -> bool {
-        let resource = |dimension| match dimension {
-            Dimension::Resource(resource) => Some(resource),
-            Dimension::Card(card) => self.cluster.resource_of(card),
-        };
-        let is_one_a_card = a.card().is_some() != b.card().is_some();
-        a == b || (is_one_a_card && resource(a).is_some() && resource(a) == resource(b))
-    }
+/// Whether two dimensions are about the same things: a card counts as one of the resource that it is requested as.
+pub(super) fn is_same(cluster: &Cluster, a: Dimension, b: Dimension) -> bool {
+    let resource = |dimension| match dimension {
+        Dimension::Resource(resource) => Some(resource),
+        Dimension::Card(card) => cluster.resource_of(card),
+    };
+    let is_one_a_card = a.card().is_some() != b.card().is_some();
+    a == b || (is_one_a_card && resource(a).is_some() && resource(a) == resource(b))
 }
 
 /// Returns what is missing in the queue and at each level above it.

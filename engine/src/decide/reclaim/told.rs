@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::needs::is_same;
 use super::{Eviction, Victim};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
@@ -68,7 +69,10 @@ pub(super) fn describe(
             let mut borrowed: Vec<_> = missing.iter().copied().filter(borrows).collect();
             borrowed.sort_by_key(|dimension| !is_asked(dimension));
             let asked = all_asked.iter().map(|(dimension, _)| *dimension);
-            let dimension = borrowed.first().copied().or_else(|| asked.clone().find(borrows));
+            // A node lacks the resource of cards, where queues deserve the cards.
+            let is_lacked = |dimension: &Dimension| missing.iter().any(|lacked| is_same(cluster, *dimension, *lacked));
+            let mut lacked_first = asked.clone().filter(is_lacked).chain(asked.clone());
+            let dimension = borrowed.first().copied().or_else(|| lacked_first.find(borrows));
             let dimension = dimension.or_else(|| asked.clone().next())?;
             let what = dimension.name(cluster.names());
             let theirs = &cluster.queue(queue).name;

@@ -72,6 +72,31 @@ fn a_borrower_of_cpu_gives_it_back_though_it_is_within_its_memory() {
     }
 }
 
+/// There are cards enough, but no two of them on one node: a node counts what its devices are requested as, and queues deserve cards.
+#[test]
+fn who_gives_cards_for_room_on_a_node_is_told_of_these_cards() {
+    let mut world = World::with(capacity(RECLAIM, ""));
+    for name in ["a", "b"] {
+        world.queue(&plain(name).deserved("cpu", "1").deserved_cards(r#"{"A": 2}"#));
+    }
+    for index in 0..3_i64 {
+        let node_name = format!("n{index}");
+        world.node(&node(&node_name).cards("A", 2));
+        world.pod(
+            &task("a", usize::try_from(index).unwrap(), "1", "1Gi")
+                .asks("A", 1)
+                .on(&node_name)
+                .created(index),
+        );
+    }
+    world.pod(&task("b", 0, "1", "1Gi").asks("A", 2));
+    let message = &evictions(&mut world)[0].victims[0].message;
+    assert!(
+        message.ends_with("; of A, queue b has 0 and deserves 2, and this pod's queue a has 3 and deserves 2"),
+        "{message}"
+    );
+}
+
 #[test]
 fn a_dimension_that_is_lacked_too_is_not_taken_below_what_is_deserved_of_it() {
     // Memory is full as well, and other queues have it: a is within its own of it.
