@@ -36,6 +36,8 @@ pub struct Gangs {
     members: BTreeMap<Key, BTreeSet<Key>>,
     /// When nodes, queues, groups or the configuration last changed. Room for the rest of a gang may be gone since.
     changed: Timestamp,
+    /// Until when an operator may not have seen how many pods each group needs, since that was changed.
+    unseen_until: BTreeMap<Key, Timestamp>,
 }
 
 impl Gangs {
@@ -105,8 +107,9 @@ impl Gangs {
         Ok(())
     }
 
-    /// Looks at a write. `changes_terms` says whether the write is about what quotas and room depend on.
-    pub fn hear(&mut self, write: &Write, changes_terms: bool) {
+    /// Looks at a write, which may take `lag` to reach an operator. `changes_terms` says whether the write is about what quotas and
+    /// room depend on.
+    pub fn hear(&mut self, write: &Write, changes_terms: bool, lag: SignedDuration) {
         if changes_terms {
             self.changed = write.at;
             if self.is_disturbed {
@@ -116,6 +119,14 @@ impl Gangs {
         let Some(object) = write.after.as_ref().or(write.before.as_ref()) else {
             return;
         };
+        let needs_others = write
+            .before
+            .as_ref()
+            .is_some_and(|before| before["spec"] != object["spec"]);
+        if write.resource == &POD_GROUPS && needs_others {
+            let until = write.at.checked_add(lag).unwrap_or(Timestamp::MAX);
+            self.unseen_until.insert(write.key.clone(), until);
+        }
         let group = &object["metadata"]["annotations"][GROUP_NAME];
         let (true, Some(group)) = (write.resource == &PODS, group.as_str()) else {
             return;
@@ -142,6 +153,7 @@ impl Gangs {
         let times = self.admitted.values_mut().chain(self.disturbed.values_mut());
         times
             .chain(self.cut.values_mut())
+            .chain(self.unseen_until.values_mut())
             .chain([&mut self.changed, &mut self.undisturbed])
             .for_each(|at| *at = at.checked_add(by).unwrap_or(Timestamp::MAX));
     }
@@ -158,7 +170,9 @@ impl Gangs {
         let (Some(group), Some(admitted)) = (group, self.admitted.get(key)) else {
             return Ok(());
         };
-        let is_excused = *admitted <= self.changed || self.disturbed.get(key).is_some_and(|at| admitted <= at);
+        let is_excused = *admitted <= self.changed
+            || self.disturbed.get(key).is_some_and(|at| admitted <= at)
+            || self.unseen_until.get(key).is_some_and(|until| admitted <= until);
         let least = group["spec"]["minMember"].as_u64().unwrap_or(0);
         if is_excused || pods(stored, key).any(is_refused) {
             return Ok(());

@@ -251,7 +251,7 @@ impl Judge {
         let finding = finding.and(self.evictions.hear(write, &self.stored, changes_terms));
         let finding = finding.and(self.repeats.hear(write, changes_terms, &self.stored));
         self.in_vain.hear(write, &self.stored, changes_terms);
-        self.gangs.hear(write, changes_terms);
+        self.gangs.hear(write, changes_terms, self.lag);
         let charged = moved::charged(write, &self.stored);
         self.stored.take(write, since);
         self.moved.hear(write, charged, &self.stored);

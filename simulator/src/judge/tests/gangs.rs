@@ -69,6 +69,22 @@ fn a_gang_is_not_cut_in_two_for_longer_than_it_takes_to_heal_after_the_last_faul
     }
 }
 
+/// An operator that lets in a pod just after its group was made to need more may not have seen that.
+#[test]
+fn an_operator_cuts_no_gang_by_what_it_has_not_seen_of_the_group() {
+    for (seconds, breaks) in [(1, false), (60, true)] {
+        let mut history = begun(History::new());
+        history.admit("q");
+        for name in ["r", "s"] {
+            history.pod_of_group(name, "a", 1, "g");
+        }
+        history.change("user", &POD_GROUPS, "g", |group| group["spec"]["minMember"] = json!(4));
+        history.later(seconds);
+        history.admit("r");
+        assert_eq!(history.judge_gangs().is_err(), breaks, "{seconds} seconds later");
+    }
+}
+
 #[test]
 fn what_ends_afterwards_cuts_no_gang() {
     let mut history = history();
@@ -108,7 +124,8 @@ fn a_gang_needs_so_many_of_each_task() {
         });
     }
     history.judge_gangs().unwrap();
-    history.later(1);
+    // By then an operator has seen what its tasks need.
+    history.later(60);
     history.pod_of_group("s", "a", 1, "g");
     history.change("user", &PODS, "s", |pod| {
         pod["metadata"]["labels"] = json!({"volcano.sh/task-spec": "worker"});
