@@ -7,6 +7,7 @@
 mod alike;
 mod asked;
 mod asks;
+mod bindings;
 mod bounds;
 mod card;
 mod catalogue;

@@ -17,9 +17,10 @@ use kube_cel::cel::{Context, ExecutionError, FunctionContext, Program, Value};
 use regex_lite::Regex;
 use thiserror::Error;
 
-use super::alike;
+use super::bindings::Expanded;
 use super::model::{Attribute, Described};
 use super::optional::{self, ATTRIBUTES_OR_NONE, CAPACITY_OR_NONE, Unsupported};
+use super::{alike, bindings};
 
 /// The most characters of an expression, as in Kubernetes.
 const MAX_LENGTH: usize = 10 * 1024;
@@ -33,6 +34,8 @@ const STACK: usize = 32 << 20;
 const MAX_PATTERNS: usize = 8;
 /// The most characters of an expression with a loop: its cost grows with the square of the length.
 const MAX_LENGTH_OF_LOOP: usize = 1024;
+/// How many characters each part counts for that a name stands for.
+const LENGTH_OF_PART: usize = 16;
 /// The least cost of evaluating an expression, in steps.
 const EVALUATION: usize = 256;
 
@@ -161,6 +164,8 @@ impl Selector {
                 let first = error.errors.first().map(ToString::to_string);
                 SelectorError::Unreadable(first_line(&first.unwrap_or_default()))
             })?;
+            let Expanded { expression, added } = bindings::expand(expression).map_err(SelectorError::Unsupported)?;
+            let length = text.len() + added * LENGTH_OF_PART;
             let mut look = Look::default();
             look.at(&expression, 0)?;
             if look.patterns > MAX_PATTERNS {
@@ -168,18 +173,18 @@ impl Selector {
                     "matches more than {MAX_PATTERNS} times"
                 )));
             }
-            if look.loops && text.len() > MAX_LENGTH_OF_LOOP {
+            if look.loops && length > MAX_LENGTH_OF_LOOP {
                 return Err(SelectorError::Unsupported(format!(
                     "a loop in an expression of more than {MAX_LENGTH_OF_LOOP} characters"
                 )));
             }
             alike::check(&expression).map_err(SelectorError::Unsupported)?;
-            let rounds = if look.loops { text.len() / 16 } else { 1 };
+            let rounds = if look.loops { length / 16 } else { 1 };
             Ok(Self {
                 expression: optional::put(expression).map_err(|Unsupported(what)| SelectorError::Unsupported(what))?,
                 texts: look.texts,
                 looks_at_all: look.looks_at_all,
-                cost: EVALUATION + text.len() * rounds.max(1) + look.patterns * EVALUATION,
+                cost: EVALUATION + length * rounds.max(1) + look.patterns * EVALUATION,
             })
         })
     }

@@ -87,6 +87,90 @@ fn selectors_for_others_devices_are_evaluated_as_kubernetes_does() {
     }
 }
 
+/// As Kubernetes' documentation of the field `expression`, and AMD's manual, write it.
+#[test]
+fn names_that_selectors_give_to_values_are_evaluated_as_kubernetes_does() {
+    let a100 = nvidia("gpu-0", 0, "NVIDIA A100 80GB PCIe");
+    let read = |expression: &str| selects(expression, "gpu.nvidia.com", &a100);
+    for (expression, expected) in [
+        (
+            "cel.bind(gpu, device.attributes['gpu.nvidia.com'], gpu.type == 'gpu' && gpu.index < 2)",
+            true,
+        ),
+        (
+            "cel.bind(gpu, device.attributes['gpu.nvidia.com'], gpu.type == 'gpu' && gpu.index > 2)",
+            false,
+        ),
+        (
+            "cel.bind(gpu, device.attributes['gpu.nvidia.com'], has(gpu.profile))",
+            false,
+        ),
+        (
+            "cel.bind(gpu, device.attributes['gpu.nvidia.com'], gpu.?profile.orValue('none') == 'none')",
+            true,
+        ),
+        (
+            "cel.bind(gpu, device.attributes['gpu.nvidia.com'], 'type' in gpu)",
+            true,
+        ),
+        ("cel.bind(all, device.attributes, 'gpu.nvidia.com' in all)", true),
+        // Of a domain of which the device has nothing, and an error that nobody asks for.
+        (
+            "cel.bind(gpu, device.attributes['gpu.intel.com'], has(gpu.type))",
+            false,
+        ),
+        (
+            "cel.bind(gpu, device.attributes['gpu.intel.com'].type, true || gpu == 'gpu')",
+            true,
+        ),
+        (
+            "cel.bind(own, device, own.driver == 'gpu.nvidia.com') && cel.bind(twin, 2, twin + twin == 4)",
+            true,
+        ),
+        (
+            "cel.bind(gpu, device.attributes['gpu.nvidia.com'], cel.bind(name, gpu.productName, ['A100', 'H100'].exists(part, name.contains(part))))",
+            true,
+        ),
+        (
+            "cel.bind(memory, device.capacity['gpu.nvidia.com'].memory, memory.isGreaterThan(quantity('40Gi')) && memory.isLessThan(quantity('100Gi')))",
+            true,
+        ),
+        ("[1, 2].exists(x, cel.bind(y, x, y == 2))", true),
+    ] {
+        assert_eq!(read(expression), Ok(expected), "{expression}");
+    }
+    for (expression, why) in [
+        (
+            "cel.bind(device, 1, device == 1)",
+            "a name that stands for something else",
+        ),
+        (
+            "cel.bind(x, 1, [1].exists(x, x == 1))",
+            "a name that stands for something else",
+        ),
+        (
+            "[1].exists(x, cel.bind(x, 2, x == 1))",
+            "a name that stands for something else",
+        ),
+        (
+            "cel.bind(x, 1, cel.bind(x, 2, x == 1))",
+            "a name that stands for something else",
+        ),
+        ("cel.bind(x, 1, x == 1) && x == 1", "names other than"),
+        ("cel.bind(x, y, cel.bind(y, 1, x == 1))", "names other than"),
+        ("cel.bind('x', 1, true)", "other than a name, a value and an expression"),
+        ("cel.bind(x, 1)", "other than a name, a value and an expression"),
+        ("other.bind(x, 1, x == 1)", "function bind"),
+        (
+            "[1].exists(x, cel.bind(y, [2].exists(z, z == x), y))",
+            "a loop within a loop",
+        ),
+    ] {
+        let error = read(expression).unwrap_err().to_string();
+        assert!(error.contains(why), "{expression}: {error}");
+    }
+}
+
 #[test]
 fn what_would_cost_more_than_its_text_is_long_is_not_evaluated() {
     let a100 = nvidia("gpu-0", 0, "NVIDIA A100 80GB PCIe");
@@ -135,7 +219,11 @@ fn what_tenants_write_to_cost_much_is_refused_or_cheap() {
             "a loop in an expression of more than 1024 characters",
         ),
         ("[1].map(x, [1].map(y, y)) == []".to_owned(), "a loop within a loop"),
-        ("cel.bind(x, 'aa', x + x) == ''".to_owned(), "bind"),
+        (
+            "cel.bind(a, 'a' + 'a', cel.bind(b, a + a + a + a, cel.bind(c, b + b + b + b, c + c + c + c))) == ''"
+                .to_owned(),
+            "stand for as much in so many places",
+        ),
         (
             format!("{name}.replace('a', '{}') == ''", "b".repeat(5000)),
             "function replace",
