@@ -69,7 +69,9 @@ impl Run {
             Ask::Named(_, count) | Ask::Unnamed(count) => count,
             Ask::Share(core, _, containers) => core * i64::try_from(containers).unwrap(),
         };
-        if !(self.setting.unlimited && is_charged) {
+        // An argument of this plugin alone.
+        let is_unlimited = self.setting.unlimited && self.setting.plugin == "capacity-card";
+        if !(is_unlimited && is_charged) {
             amounts[0] = pod.spec.cpu;
         }
         if let Some(card) = card.filter(|_| is_charged) {
