@@ -22,6 +22,41 @@ const MAX_CLASSES: usize = 16;
 const ANY_CASE: &str = "(?i)";
 /// The name of the device in an expression.
 const DEVICE: &str = "device";
+/// What names of Kubernetes' functions begin with, and the names of its types. There `sets.contains(..)` is always the function, also where a
+/// loop calls an element `sets`.
+const KUBERNETES_NAMES: [&str; 31] = [
+    "authorizer",
+    "base64",
+    "bool",
+    "bytes",
+    "cel",
+    "cidr",
+    "double",
+    "duration",
+    "dyn",
+    "format",
+    "google",
+    "int",
+    "ip",
+    "json",
+    "jsonpatch",
+    "kubernetes",
+    "list",
+    "lists",
+    "map",
+    "math",
+    "net",
+    "null_type",
+    "optional",
+    "quantity",
+    "regex",
+    "semver",
+    "sets",
+    "string",
+    "strings",
+    "type",
+    "uint",
+];
 
 /// The most levels of values that may be missing, one within the other.
 const MAX_MAYBES: usize = 4;
@@ -49,6 +84,11 @@ static VERSION: LazyLock<Option<Regex>> = LazyLock::new(|| {
 pub fn has_repeated_operators(text: &str) -> bool {
     let marks: String = text.chars().filter(|char| !char.is_whitespace()).collect();
     ["!!", "--", "//"].iter().any(|pair| marks.contains(pair))
+}
+
+/// Whether an expression may give this name to a value of its own: it stands for nothing else.
+pub fn is_free_name(name: &str) -> bool {
+    name != DEVICE && !KUBERNETES_NAMES.contains(&name)
 }
 
 /// Checks that Kubernetes takes an expression alike. The error says what it may take differently, in words for the expression's author.
@@ -208,7 +248,10 @@ fn check_index(call: &CallExpr) -> Result<(), String> {
 
 /// Checks a loop: it must go over texts or numbers, or over a list that a device has, and ask one thing of each element.
 fn check_loop(looped: &ComprehensionExpr) -> Result<(), String> {
-    let odd = || "a loop other than exists and all over an attribute, texts or numbers".to_owned();
+    let odd = || {
+        "a loop other than exists and all over an attribute, texts or numbers, with a name of its own for the element"
+            .to_owned()
+    };
     let begins = matches!(&looped.accu_init.expr, Expr::Literal(LiteralValue::Boolean(_)));
     let Expr::Call(step) = &looped.loop_step.expr else {
         return Err(odd());
@@ -225,7 +268,7 @@ fn check_loop(looped: &ComprehensionExpr) -> Result<(), String> {
         }
         _ => is_value(&looped.iter_range),
     };
-    if !is_listed || looped.iter_var == DEVICE || looped.iter_var2.is_some() {
+    if !is_listed || !is_free_name(&looped.iter_var) || looped.iter_var2.is_some() {
         return Err(odd());
     }
     check_part(asked, Some(&looped.iter_var))

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{CallExpr, Expr};
 
+use super::alike::is_free_name;
+
 /// What the functions of CEL's own extensions are called on.
 const CEL: &str = "cel";
 /// The most parts that values add to an expression: a value may use the name of another one, and so double with each name.
@@ -110,7 +112,7 @@ impl Bindings {
         let value = self.put(value)?;
         let parts = parts_of(&value);
         // With names that stand for one thing each, no value changes what a name within it stands for.
-        let is_taken = matches!(&*name, "device" | CEL) || self.variables.contains(&name);
+        let is_taken = !is_free_name(&name) || self.variables.contains(&name);
         if is_taken || !self.names.insert(name.clone()) {
             return Err(ambiguous());
         }
@@ -122,7 +124,7 @@ impl Bindings {
 }
 
 fn ambiguous() -> String {
-    "cel.bind with a name that stands for something else in the same expression".to_owned()
+    "cel.bind with a name that stands for something else".to_owned()
 }
 
 fn is_bind(call: &CallExpr) -> bool {

@@ -156,6 +156,11 @@ fn names_that_selectors_give_to_values_are_evaluated_as_kubernetes_does() {
             "cel.bind(x, 1, cel.bind(x, 2, x == 1))",
             "a name that stands for something else",
         ),
+        // In Kubernetes this is the function, and true.
+        (
+            "cel.bind(sets, 'b', sets.contains(['a'], ['a']))",
+            "a name that stands for something else",
+        ),
         ("cel.bind(x, 1, x == 1) && x == 1", "names other than"),
         ("cel.bind(x, y, cel.bind(y, 1, x == 1))", "names other than"),
         ("cel.bind('x', 1, true)", "other than a name, a value and an expression"),
@@ -219,6 +224,11 @@ fn what_tenants_write_to_cost_much_is_refused_or_cheap() {
             "a loop in an expression of more than 1024 characters",
         ),
         ("[1].map(x, [1].map(y, y)) == []".to_owned(), "a loop within a loop"),
+        // In Kubernetes this is the function `sets.contains`, and true.
+        (
+            "['b'].exists(sets, sets.contains(['a'], ['a']))".to_owned(),
+            "with a name of its own for the element",
+        ),
         (
             "cel.bind(a, 'a' + 'a', cel.bind(b, a + a + a + a, cel.bind(c, b + b + b + b, c + c + c + c))) == ''"
                 .to_owned(),
