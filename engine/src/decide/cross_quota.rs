@@ -106,7 +106,8 @@ fn is_lacking_beside(
 }
 
 /// Returns what the quotas of a node lack for a pod that asks for this. None in two cases: the quotas would not suffice even with
-/// no other pod there, or others exceed the quota of something that the pod does not ask for. Nobody is evicted for that.
+/// no other pod there, or others exceed the quota of something that the pod does not ask for. Nobody is evicted for that, nor for what a
+/// scheduler that asks is about to place there or elsewhere: most nodes give that back in a moment.
 pub(super) fn lacking(cluster: &Cluster, asked: &[i64], node: NodeId) -> Option<Vec<(Dimension, i128)>> {
     let Some(lines) = cluster.gpu_nodes().lines(node) else {
         return Some(Vec::new());
@@ -115,7 +116,7 @@ pub(super) fn lacking(cluster: &Cluster, asked: &[i64], node: NodeId) -> Option<
     let mut missing = Vec::new();
     for ((resource, line), asked) in lines {
         let quota = i128::from(line.quota);
-        let more = line.used + line.assumed + i128::from(*asked) - quota;
+        let more = line.used + i128::from(*asked) - quota;
         // The pod's queue is entitled to nothing of a resource that the pod does not ask for.
         if i128::from(*asked) > quota || (*asked == 0 && more > 0) {
             return None;

@@ -293,6 +293,30 @@ fn a_pod_that_is_pinned_to_its_cards_goes_where_a_scheduler_that_asks_lets_it() 
     assert_eq!(pinned(&mut world), "gpu-2");
 }
 
+/// It has been let through to several nodes, and goes to one of them, or to none.
+#[test]
+fn nobody_is_evicted_for_what_a_scheduler_is_about_to_place() {
+    let conf = "actions: \"enqueue, allocate, preempt\"\ntiers: [{plugins: [{name: capacity}, {name: crossquota, arguments: {gpu-resource-names: \
+                nvidia.com/gpu, quota.cpu: 8}}]}]";
+    let parsed = Configuration::parse(Some(conf), Some("unnamedCards: free\nenforceCrossQuota: extender"));
+    let mut world = World::with(Arc::new(parsed.unwrap().configuration));
+    let nodes: [Box<str>; 1] = ["gpu-1".into()];
+    world.node(&gpu_node("gpu-1").mgpu(2, 16_000, "fixed-share"));
+    world.queue(&queue("team-a"));
+    let share = |name: &str| pod(name).requests("cpu", "4").share(30, 1000);
+    world.pod(&share("low").on("gpu-1"));
+    extender::ask(&mut world, &bare_pod("q").requests("cpu", "4"), &nodes);
+    world.pod(&share("high").priority(10));
+    for _ in 0..5 {
+        assert_eq!(world.decide(), []);
+        world.wait(2);
+    }
+    assert_eq!(world.refusal_of("high"), "InsufficientMGPU");
+    world.wait(120);
+    world.cluster.expire_assumed(world.now);
+    assert_eq!(pinned(&mut world), "gpu-1");
+}
+
 /// What a selector says about labels is not known here; and who names its node itself would be held for nothing, if a `DaemonSet` made it.
 #[test]
 fn whom_quotas_may_not_concern_is_not_held_for_them() {
